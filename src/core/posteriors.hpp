@@ -139,8 +139,9 @@ inline void entropies_wide(const double* previous, const double* predicted, cons
   }
 }
 
-// The same in doubles: Σ_i Pr(i | j) (h(i) - log α(i) - log E(i,j)) + log predicted(j). log_edge: log E, 0 where E is 0.
-// room: [2, width]
+// In doubles: fresh(j) = Σ_i Pr(i | j) (h(i) - log α(i) - log E(i,j)) + log predicted(j)
+//
+// log_edge: log E, 0 where E is 0. room: [2, width]
 template <class Shape>
 inline void entropies_real(Shape shape, const double* previous, const double* predicted, const double* edge,
                            const double* log_edge, const double* given, Int n_labels, double* room, double* fresh) {

@@ -11,8 +11,10 @@
 //
 // Few labels: all sums of a position stay in registers, where each is compared with the maximum. With more labels,
 // sums are compared in groups of eight, and only the group of the maximum is kept; then, for each label j, the
-// sums of its group are taken once more, from the transposed matrix. Where each position has a matrix of its own, or
-// there are few positions, each sum is compared on its own.
+// sums of its group are taken once more, from the transposed matrix. Where the matrix is larger than the first cache,
+// labels that can have no maximum are left out first. Where each position has a matrix of its own, or there are few
+// positions, each sum is compared on its own. All ways have one result: maxima and sums of two numbers are exact, or
+// rounded in one way.
 //
 // A label is final when the best paths to all labels at the head of the stream go through it. That is asked in two
 // steps: `follow` carries the label of the oldest position along,
@@ -29,6 +31,7 @@ namespace core {
 
 constexpr int MOST_FEW = 16;  // columns of a row whose sums all stay in registers
 constexpr Int MANY = 64;      // positions with one matrix from which its transposition pays
+constexpr Int WIDE_ROW = WIDEST < 8 ? 256 : 112;  // columns of a matrix that takes longer to read than to add
 
 // Columns that are worked on at a time: their sums, maxima and choices are all in registers.
 constexpr int at_once(int columns) {
@@ -81,7 +84,7 @@ INLINE void reach_few(const Vec<C>& delta, const double* rows, Vec<C>& top, Vec<
   });
 }
 
-// The same for columns of M whose rows are `stride` apart; chosen: the first of the group of G labels that has it.
+// For columns of M whose rows are `stride` apart: top, and the first label of the first group of G that has it.
 template <int G, int K>
 INLINE void reach(const double* delta, const double* matrix, Int stride, Int n_labels, Vec<K>& top, Vec<K>& chosen) {
   constexpr int PAIR = G == 1 || 4 * K / WIDEST + 2 > REGISTERS ? 1 : 2;  // sums at a time, as the registers allow
@@ -108,6 +111,69 @@ INLINE void reach(const double* delta, const double* matrix, Int stride, Int n_l
     take(best);
   }
 }
+
+// Some labels with a large δ: of sixteen parts of them, the best of each.
+struct Sample {
+  static constexpr int SIZE = 16;
+  Int labels[SIZE];
+
+  Sample(const double* delta, Int width, Int n_labels) {
+    Vec<SIZE> high = load<SIZE>(delta), where = whole<SIZE>(0);
+    for (Int i = SIZE; i + SIZE <= width; i += SIZE) {
+      const auto next = load<SIZE>(delta + i);
+      where = where_greater(next, high, whole<SIZE>(i), where);
+      high = maximum(next, high);
+    }
+    double first[SIZE];
+    store(first, where);
+    for (int k = 0; k < SIZE; ++k) {
+      const Int label = bits_as<Int>(first[k]) + k;
+      labels[k] = label < n_labels ? label : 0;
+    }
+  }
+};
+
+// Steps with many labels, most of which can have no maximum in a tile of columns:
+//
+//   δ(i) + max_j M(i,j) < min_j max_{k in a sample} (δ(k) + M(k,j))
+//
+// The others are gone through one by one.
+template <int K>
+class Pruned {
+ public:
+  Pruned(const double* matrix, Int n_labels, Int width)
+      : n_labels_(n_labels), stride_((n_labels + 7) / 8 * 8), room_(width / K * stride_) {
+    if (room_.failed()) return;
+    for (Int c = 0; c < width; c += K) {  // the largest number of each row in the tile
+      double* const most = room_.data() + c / K * stride_;
+      for (Int i = 0; i < stride_; ++i) most[i] = i < n_labels ? greatest(load<K>(matrix + i * width + c)) : -INFINITE;
+    }
+  }
+  bool failed() const { return room_.failed(); }
+
+  INLINE void reach(const double* delta, const Sample& sample, const double* tile, Int c, Vec<K>& top,
+                    Vec<K>& chosen) const {
+    top = splat<K>(-INFINITE);
+    chosen = whole<K>(0);
+    for (const Int k : sample.labels) top = maximum(splat<K>(delta[k]) + load<K>(tile + k * K), top);
+    const auto bound = splat<8>(larger(least(top), -DBL_MAX));
+    const double* const most = room_.data() + c / K * stride_;
+    top = splat<K>(-INFINITE);
+    for (Int low = 0; low < n_labels_; low += 8) {
+      const auto reached = load<8>(delta + low) + load<8>(most + low);
+      for (uint64_t kept = equal(maximum(reached, bound), reached); kept; kept &= kept - 1) {
+        const Int i = low + __builtin_ctzll(kept);
+        const auto sum = splat<K>(delta[i]) + load<K>(tile + i * K);
+        chosen = where_greater(sum, top, whole<K>(i), chosen);
+        top = maximum(sum, top);
+      }
+    }
+  }
+
+ private:
+  Int n_labels_, stride_;
+  Room room_;
+};
 
 // The matrix [N, width] by columns: a row for each label j, padded with -inf to whole groups of labels i.
 class ByColumns {
@@ -136,37 +202,57 @@ template <class Shape>
 class MaxPlus {
  public:
   static constexpr int C = Shape::columns, K = at_once(C), G = C < 8 ? C : 8;
-  static constexpr bool FEW = C <= MOST_FEW;
 
   MaxPlus(Shape shape, Matrix<const double> edge, Int n_labels, Int size)
       : edge_(edge),
         width_(shape.width),
         n_labels_(n_labels),
-        few_(FEW && edge.rows == 1),
-        many_(!FEW && edge.rows == 1 && size >= MANY),
-        rows_(few_ ? C * C : 0),
-        tiles_(Tiles<K>{width_}, edge.data, many_ && Shape::tiled ? n_labels : 0),
-        columns_(edge.data, n_labels, width_, many_ ? G : 0) {
-    if (!few_ || rows_.failed()) return;
+        way_(way_of(shape.width, edge.rows > 1, size)),
+        rows_(way_ == FEW ? C * C : 0),
+        tiles_(Tiles<K>{width_}, edge.data, Shape::tiled && way_ != EACH ? n_labels : 0),
+        columns_(edge.data, n_labels, width_, way_ == GROUPS ? G : 0),
+        pruned_(edge.data, way_ == PRUNED ? n_labels : 0, width_) {
+    if (way_ != FEW || rows_.failed()) return;
     for (Int k = 0; k < C * C; ++k) rows_.data()[k] = k < n_labels * C ? edge.data[k] : -INFINITE;
   }
-  bool failed() const { return rows_.failed() || tiles_.failed() || columns_.failed(); }
+  bool failed() const { return rows_.failed() || tiles_.failed() || columns_.failed() || pruned_.failed(); }
 
-  // Columns c … c+K-1 of the step to position t; held: δ in registers, where there are few labels.
-  INLINE void reach_columns(Int t, Int c, const double* delta, const Vec<K>& held, Vec<K>& top, Vec<K>& chosen) const {
-    if constexpr (FEW) {
-      if (few_) return reach_few<K>(held, rows_.data(), top, chosen);
-    } else if (many_) {
-      const double* const tile = Shape::tiled ? tiles_.tile(c) : edge_.data + c;
-      return reach<G>(delta, tile, Shape::tiled ? Int(K) : width_, n_labels_, top, chosen);
+  // The step to position t: the maxima and what is chosen, a tile at a time, to take(c, top, chosen).
+  template <class Take>
+  INLINE void go(Int t, const double* delta, const Vec<K>& held, Take take) const {
+    Vec<K> top, chosen;
+    if constexpr (C <= MOST_FEW) {
+      if (way_ == FEW) {
+        reach_few<K>(held, rows_.data(), top, chosen);
+        return take(0, top, chosen);
+      }
     }
-    reach<1>(delta, edge_[edge_.rows > 1 ? t : 0] + c, width_, n_labels_, top, chosen);
+    if constexpr (Shape::tiled) {
+      if (way_ == PRUNED) {
+        const Sample sample(delta, width_, n_labels_);
+        for (Int c = 0; c < width_; c += K) {
+          pruned_.reach(delta, sample, tiles_.tile(c), c, top, chosen);
+          take(c, top, chosen);
+        }
+        return;
+      }
+    }
+    const double* const matrix = edge_[edge_.rows > 1 ? t : 0];
+    for (Int c = 0; c < width_; c += K) {
+      if (way_ == EACH || C <= MOST_FEW) {
+        reach<1>(delta, matrix + c, width_, n_labels_, top, chosen);
+      } else {
+        reach<G>(delta, Shape::tiled ? tiles_.tile(c) : matrix + c, Shape::tiled ? Int(K) : width_, n_labels_, top,
+                 chosen);
+      }
+      take(c, top, chosen);
+    }
   }
 
   // Pointers from the maxima and what was chosen.
   template <class Pointer>
   INLINE void point(const double* delta, const double* top, const double* chosen, Pointer* pointers) const {
-    if (!many_) {
+    if (way_ != GROUPS) {
       for (Int j = 0; j < n_labels_; ++j) pointers[j] = Pointer(bits_as<Int>(chosen[j]));
       return;
     }
@@ -179,12 +265,20 @@ class MaxPlus {
   }
 
  private:
+  enum Way { FEW, EACH, GROUPS, PRUNED };
+
+  static Way way_of(Int width, bool own, Int size) {
+    if (own || (C > MOST_FEW && size < MANY)) return EACH;
+    return C <= MOST_FEW ? FEW : Shape::tiled && width >= WIDE_ROW ? PRUNED : GROUPS;
+  }
+
   Matrix<const double> edge_;
   Int width_, n_labels_;
-  bool few_, many_;  // few labels; many positions with one matrix
+  Way way_;
   Room rows_;
   ByTiles<Tiles<K>> tiles_;
   ByColumns columns_;
+  Pruned<K> pruned_;
 };
 
 // The first number that is `value`; 0 where there is none. G divides the size.
@@ -205,8 +299,10 @@ INLINE double largest(const double* numbers, Int size) {
   return greatest(high);
 }
 
-// back: [B, N]  finals, best: for each sequence that ends here its last label and its score. Carried are delta, [width],
-// and total, the sum of the maxima since the sequence began. fault: the position of one.
+// The best scores of a block, and its pointers, back: [B, N].
+//
+// For each sequence that ends here, finals and best have its last label and its score. Carried are delta, [width], and
+// total, the sum of the maxima since the sequence began. fault: the position of one.
 template <class Shape, class Pointer>
 inline Status viterbi(Shape shape, Span<const bool> starts, Span<const bool> ends, const double* scores,
                       Matrix<const double> edge, double* delta, TwoSum& total, Matrix<Pointer> back, int64_t* finals,
@@ -220,23 +316,28 @@ inline Status viterbi(Shape shape, Span<const bool> starts, Span<const bool> end
   double *const tops = room.data(), *const choice = tops + width, *previous = choice + width, *next = previous + width;
   for (Int c = 0; c < width; c += G) store(previous + c, load<G>(delta + c));
   double peak = largest<G>(delta, width);
-  auto taken = splat<K>(absolute(peak) < INFINITE ? peak : 0.0), held = load<K>(previous);
+  auto taken = splat<K>(absolute(peak) < INFINITE ? peak : 0.0), held = load<K>(previous), last = held;
   for (fault = 0; fault < size; ++fault) {
     const Int t = fault;
     const bool start = starts[t];
     if (start) taken = splat<K>(0.0);
     auto highest = splat<K>(-INFINITE);
     bool numbers = true;
-    for (Int c = 0; c < width; c += K) {
-      auto top = splat<K>(0.0), chosen = top;
-      if (!start) step.reach_columns(t, c, previous, held, top, chosen);
+    const auto take = [&](Int c, const Vec<K>& top, const Vec<K>& chosen) INLINE_LAMBDA {
       store(tops + c, top);
       store(choice + c, chosen);
-      held = top + (load<K>(scores + t * width + c) - taken);  // δ_t = max (δ + e) + (s - δ*)
-      store(next + c, held);
-      highest = maximum(held, highest);
-      numbers = numbers && equal(held, held) == ~uint64_t(0) >> (64 - K);
+      const auto reached = top + (load<K>(scores + t * width + c) - taken);  // δ_t = max (δ + e) + (s - δ*)
+      store(next + c, reached);
+      highest = maximum(reached, highest);
+      numbers = numbers && equal(reached, reached) == ~uint64_t(0) >> (64 - K);
+      last = reached;
+    };
+    if (start) {
+      for (Int c = 0; c < width; c += K) take(c, splat<K>(0.0), splat<K>(0.0));
+    } else {
+      step.go(t, previous, held, take);
     }
+    held = last;
     if (start) {
       const Int label = first_with<G>(previous, width, peak);
       for (Int j = 0; j < n_labels; ++j) back[t][j] = Pointer(label);
