@@ -230,8 +230,9 @@ def compile_core(folder: Path) -> None:
     """Compile the level that the tests run on from the copy's sources into the copy's package."""
     build = folder / "build"
     configure = ["cmake", "-S", folder, "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for command in (configure, ["cmake", "--build", build, "--target", MODULE.name.split(".")[0]]):
-        subprocess.run(command, capture_output=True, check=True)
+        subprocess.run(command, env=os.environ | path, capture_output=True, check=True)
     shutil.copy(build / MODULE.name, folder / MODULE.relative_to(ROOT))
 
 
