@@ -8,7 +8,6 @@ engine belongs to the quick tests; the others are slow.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import chainfold
 from chainfold.engines.registry import ENGINES
+from core_copy import COMMANDS, LEVEL, PACKAGE, compile_core, copy_package
 
 TESTS = Path(__file__).parent
 PASSED, FAILED = 0, 1
@@ -35,6 +34,10 @@ class Mutant(NamedTuple):
     broken: str
     tests: str
     files: tuple[str, ...]
+
+    @property
+    def is_core(self) -> bool:
+        return self.file.startswith("core/")
 
 
 _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
@@ -55,42 +58,9 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("stream", "engines/stream", "            self._carry(block_pass)\n", "            pass\n", "stream"),
         ("stream", "engines/stream", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
         ("stream", "engines/stream", "self._collect(self._backward(block_pass", "(self._backward(block_pass", "forget"),
-        ("stream", "kernels/certificate", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
-        (
-            "stream",
-            "kernels/certificate",
-            "if number(alpha, f) > 0.0:",
-            "if number(alpha, f) > 0.0 and number(alpha, n_labels + -n_labels % WIDTH + f) > -1074.0:",
-            "stream",
-        ),
         ("parallel", "engines/parallel", "if not past.known or past.value", "if past.value", "parallel"),
         ("parallel", "engines/parallel", "if future.known else None", "if True else None", "cut"),
         ("parallel", "engines/certificate", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
-        ("every engine", "kernels/forward", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
-        ("every engine", "kernels/few", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
-        ("every engine", "kernels/few", "ahead = product(previous, square)", "ahead = one"),
-        ("every engine", "kernels/few", "            if not number(starts, t):", "            if t > 0:"),
-        ("every engine", "kernels/few", "current = current / spread_few(scale, few)", "pass", "parallel"),
-        ("every engine", "kernels/few", "lane(peak, k * len(few))", "0.0", "fb"),
-        ("every engine", "kernels/few", "lane(peaks, k))", "0.0)", "fb"),
-        ("every engine", "kernels/few", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
-        ("every engine", "kernels/few", "fma(spread_few(entry[i], few), ", "fma(zero, ", "stream"),
-        ("every engine", "kernels/few", "spread_few(number(block_rows.value, k), few)", "spread_few(1.0, few)"),
-        ("every engine", "kernels/few", "number(counts.sparse, entry) + share", "share", "sparse"),
-        ("stream", "kernels/rows_of_few", "builder.fmul(tolerance, low))", "builder.fmul(low.type(1e-3), low))"),
-        ("stream", "kernels/few", "certified, looked = True, t + 1", "certified, looked = True, t", "stream"),
-        ("every engine", "kernels/forward", "            ahead = one\n", "            ahead = zero\n"),
-        ("every engine", "kernels/backward", "held = held * inverse", "held = held / inverse", "fb"),
-        ("every engine", "kernels/forward", "current = current / splat(scale)", "pass", "parallel"),
-        ("every engine", "kernels/forward", "shape[0] + _AHEAD)", "shape[0])", "fb"),
-        ("every engine", "kernels/forward", "set_number(predicted, row, peak)", "pass", "fb"),
-        ("every engine", "kernels/simd", "rows.type(i), rows), more, done)", "rows.type(i + 1), rows), more, done)"),
-        ("every engine", "kernels/backward", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
-        ("every engine", "kernels/backward", "value = splat(number(block_rows.value, k))", "value = splat(1.0)"),
-        ("every engine", "kernels/backward", "fma(splat(entry[i]), ", "fma(splat(0.0), ", "stream"),
-        ("every engine", "kernels/scores", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
-        ("every engine", "kernels/scores", "return low if low < end", "return -1 if low < end", "sparse"),
-        ("every engine", "kernels/backward", "entry) + share", "entry) + 0.0 * share", "sparse"),
     ],
     ("features/test_parts",): [
         ("parts", "features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
@@ -122,25 +92,13 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
             "        self._collect(gamma)\n",
             "pending",
         ),
-        ("every engine", "kernels/forward", "c * n_labels + i * columns", "i * width + c", "tile"),
     ],
     ("engines/test_weights",): [
-        ("every engine", "kernels/backward", "= number(lattice.weights, t - 1) if", "= 1.0 if", "length and 9"),
         ("every engine", "engines/block_pass", "gamma *= self.block.weights[-1]", "pass", "enumeration and 3"),
         ("every engine", "engines/block_pass", "gamma = self.passed.entry.doubles()", "pass", "length and 2-"),
-        ("every engine", "kernels/backward", "gamma, number(lattice.weights, t - 1)", "gamma, 1.0", "length and 9"),
-        ("every engine", "kernels/backward", "gamma[i] *= lattice.weights[t - 1]", "pass", "enumeration and edge"),
-        ("every engine", "kernels/few", "spread_few(weight, few) * (previous", "(previous", "length and 2-"),
-        ("every engine", "kernels/few", "held = spread_few(number(", "_ = spread_few(number(", "length and 2-"),
-        ("every engine", "kernels/whole_sequences", "weight * scale[0]", "scale[0]", "length and 9"),
         ("every engine", "engines/potentials", "(ends, self.never_last)", "(ends, self.never_last[:0])", "masks"),
     ],
     ("engines/test_rounding",): [
-        ("every engine", "kernels/forward", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
-        ("every engine", "kernels/forward", "* power(k - top)\n", "\n", "digits"),
-        ("every engine", "kernels/scores", "        store(counts.dense, k, splat(0.0))\n", "", "digits"),
-        ("every engine", "kernels/scores", "range(0, counts.hot.size, WIDTH)", "range(0)", "the_same_way"),
-        ("every engine", "kernels/wide", "- k * LN2_LOW, -1.0)", ", -1.0)", "veto"),
         ("every engine", "engines/rounding", "    if wrong.any():\n", "    if False:\n", "overflow"),
         ("every engine", "engines/rounding", " + promise.certificates *", " + 0 *", "tolerance"),
         ("every engine", "engines/rounding", "self.n_labels + _LOCAL + scores", "0.01", "made_of"),
@@ -180,29 +138,98 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
 }
 """By the files whose tests must notice: what breaks, the file, the line, the broken line, and which of the tests."""
+
+_CORE_CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
+    ("engines/test_engines_oracle", "engines/test_never_forget"): [
+        ("forward", "forward.hpp", "ahead = one;  // predicted", "ahead = one + one;  // predicted", "fb"),
+        ("forward", "forward.hpp", "if (!start) {\n        const", "if (t > 0) {\n        const", "fb"),
+        ("forward", "forward.hpp", "predicted[ahead_of * width] = exp", "exp", "fb"),
+        ("forward", "forward.hpp", "ahead_of < size + STEPS_AHEAD", "ahead_of < size", "fb"),
+        ("forward", "forward.hpp", "sums[i % 2] = fma(lane<i, C>", "sums[i % 2] = fma(lane<(i + 1) % C, C>", "fb"),
+        ("forward", "forward.hpp", "    total.add(peak);\n", "", "fb"),
+        ("forward", "forward.hpp", "else ++moves;", "", "fb"),
+        ("forward", "forward.hpp", "current = current / splat<C>(sum_);", "", "parallel"),
+        ("forward", "forward.hpp", "if (watch && (least(", "if (false && (least(", "reversal"),
+        ("backward", "backward.hpp", "held = held * inverse;", "held = held / inverse;", "fb"),
+        ("backward", "backward.hpp", "(high - t == TILE || t == 1)", "high - t == TILE", "fb"),
+        ("backward", "backward.hpp", "fma(splat<C>(lattice.entry[i])", "fma(splat<C>(0.0)", "stream"),
+        ("backward", "backward.hpp", "joint[i * width + j] *= gamma[j]", "joint[i * width + j] *= gamma[i]", "edge"),
+        ("backward", "sinks.hpp", "fma(splat<C>(block.value[k])", "fma(splat<C>(1.0)", "fb"),
+        ("backward", "sinks.hpp", "gamma[rows.label[entry]], sum);", "0.0, sum);", "sparse"),
+        ("scores", "scores.hpp", "score = score + load<", "score = load<", "fb"),
+        ("scores", "scores.hpp", "fma(splat<Shape::columns>(block.value[k])", "fma(splat<Shape::columns>(1.0)", "fb"),
+        ("scores", "scores.hpp", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
+        ("scores", "scores.hpp", "return low < end && rows", "return -1 + 0 * rows", "sparse"),
+        ("certificate", "certificate.hpp", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
+        ("certificate", "certificate.hpp", "if (alpha[f] > 0.0)", "if (real(alpha, f, true, width) > 0.0)", "stream"),
+        ("certificate", "certificate.hpp", "mix(q, lattice.alpha[t],", "mix(q, previous,", "stream"),
+        ("certificate", "certificate.hpp", "multiply(q, joint, n", "multiply(joint, q, n", "stream"),
+    ],
+    ("engines/test_short_sequences",): [
+        ("forward", "forward.hpp", "room_.data() + c * n_labels_", "room_.data() + c", "tile"),
+        ("sequences", "sequences.hpp", "gamma, pairs, nullptr, sink, low)", "gamma, pairs, nullptr, sink, 0)", ""),
+        ("sequences", "sequences.hpp", "!starts[high]) --high", "!starts[high]) break", ""),
+    ],
+    ("engines/test_weights",): [
+        (
+            "backward",
+            "backward.hpp",
+            "weighted && t > 0 ? lattice.weights[t - 1] : 1.0;\n      c",
+            "1.0;\n      c",
+            "9",
+        ),
+        ("backward", "backward.hpp", "width, weighted && t > 0 ? lattice.weights[t - 1] : 1.0)", "width, 1.0)", "9"),
+        ("backward", "backward.hpp", "gamma[i] *= weight", "gamma[i] *= 1.0", "enumeration and edge"),
+        ("sequences", "sequences.hpp", "scale.add(weight * own.total)", "scale.add(own.total)", "length and 9"),
+        ("sequences", "sequences.hpp", "weight * (last[j] / total)", "last[j] / total", "length and 9"),
+        ("sequences", "sequences.hpp", "&& weights[end] == weights[low]", "", "length and 9"),
+    ],
+    ("engines/test_rounding",): [
+        ("wide", "forward.hpp", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
+        ("wide", "forward.hpp", " * power(k - top);", ";", "digits"),
+        ("wide", "wide.hpp", "(x - k * LN2_HIGH) - k * LN2_LOW", "x - k * LN2_HIGH", "veto"),
+        ("scores", "scores.hpp", "    store(counts.dense.data + k, splat<8>(0.0));\n", "", "digits"),
+        ("scores", "scores.hpp", "k < counts.hot.size", "k < 0", "the_same_way"),
+    ],
+    ("inference/test_stream_window",): [
+        (
+            "certificate",
+            "certificate.hpp",
+            "gamma);\n      return t - 1;\n    }\n    f",
+            "gamma);\n      return t;\n    }\n    f",
+        ),
+    ],
+}
+"""Of the core, likewise: what breaks, the file of `src/core`, and so on."""
+
 MUTANTS = [
-    Mutant(breaks, f"{file}.py", line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
-    for names, changes in _CHANGES.items()
-    for breaks, file, line, broken, *tests in changes
+    Mutant(breaks, file.format(name), line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
+    for file, table in (("chainfold/{}.py", _CHANGES), ("core/{}", _CORE_CHANGES))
+    for names, changes in table.items()
+    for breaks, name, line, broken, *tests in changes
 ]
 QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
-CONTROL = MUTANTS[0]._replace(
-    breaks="nothing", file="engines/problem.py", line="class Problem:", broken="class Problem:", tests="three or stream"
-)
+CONTROLS = [
+    MUTANTS[0]._replace(breaks="nothing", file=file, line=line, broken=line, tests="three or stream")
+    for file, line in (("chainfold/engines/problem.py", "class Problem:"), ("core/forward.hpp", "#pragma once"))
+]
 
 
 def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
     """The exit code of the tests on the mutant, and what they printed."""
     folder = folders.get()
-    path = folder / "chainfold" / mutant.file
+    path = folder / mutant.file
     text = path.read_text()
     try:
         assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
         path.write_text(text.replace(mutant.line, mutant.broken))
+        if mutant.is_core:
+            compile_core(folder)
         files = [str(TESTS / name) for name in mutant.files]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
         command += ["-k", mutant.tests] if mutant.tests else []
         environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"CHAINFOLD_CORE": LEVEL} if mutant.is_core else {}
         done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
     finally:
         path.write_text(text)
@@ -219,7 +246,7 @@ def no_process_is_left() -> None:
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
-    """The chosen mutants, two at a time, each in a copy; those of kernels last, since they are compiled anew.
+    """The chosen mutants, two at a time, each in a copy; those of kernels and of the core last: they are compiled anew.
 
     The kernels that were compiled before are copied too: they are used where no source of a kernel is changed.
     """
@@ -228,15 +255,15 @@ def outcomes(
     folders: Queue[Path] = Queue()
     for _ in range(2):
         folders.put(tmp_path_factory.mktemp("mutant"))
-        package = Path(chainfold.__file__).parent
-        shutil.copytree(package, folders.queue[-1] / "chainfold", ignore=shutil.ignore_patterns("*.pyc"))
-    in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file)
+        copy_package(folders.queue[-1])
+    in_order = sorted((*CONTROLS, *chosen), key=lambda mutant: (mutant.is_core, "kernels" in mutant.file))
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
 
 
-def test_the_package_unchanged_passes(outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
-    code, output = outcomes[CONTROL].result()
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.file)
+def test_the_package_unchanged_passes(control: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    code, output = outcomes[control].result()
     assert code == PASSED, output
 
 
@@ -247,16 +274,18 @@ def is_of_a_mutant(item: Any) -> bool:
 @pytest.mark.parametrize(
     "mutant",
     [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in MUTANTS],
-    ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip()}",
+    ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip() or 'not ' + mutant.line.strip()}",
 )
 def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    if mutant.is_core and not COMMANDS.exists():
+        pytest.skip("the core was not built in build/dev; run make core")
     code, output = outcomes[mutant].result()
     assert code == FAILED, f"the tests did not notice:\n{output}"
 
 
 def test_every_mutant_has_its_line() -> None:
-    package = Path(chainfold.__file__).parent
-    counts = {(mutant.file, mutant.line): (package / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS}
+    sources = PACKAGE.parent
+    counts = {(mutant.file, mutant.line): (sources / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS}
     assert {place for place, count in counts.items() if count != 1} == set()
 
 
@@ -271,5 +300,11 @@ def test_every_engine_has_a_mutant() -> None:
         "JSON lines",
         "parts",
         "scales",
+        "forward",
+        "backward",
+        "scores",
+        "certificate",
+        "sequences",
+        "wide",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)
