@@ -22,14 +22,16 @@ KERNELS = [path for path in MODULES if path.parent.name == "kernels" or path.ste
 ROOMS = (
     "escape",
     "errors",
-    "semiring",
     "system",
+    "jit",
     "chain",
     "readers",
     "features",
     "kernels",
     "model",
     "exchange",
+    "reference",
+    "semiring",
     "engines",
     "metrics",
     "scorers",
@@ -43,6 +45,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
+COMPILED = {"jit", "kernels"}  # the rooms that import numba
 ENGINE_MODULES = {f"engines.{module}" for module in registry.MODULES.values()}
 
 
@@ -70,6 +73,14 @@ def imports(path: Path) -> set[str]:
     return imported - {""}
 
 
+def packages(path: Path) -> set[str]:
+    """The packages that a file imports, lazily or for type hints as well."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.split(".")[0] for name in names}
+
+
 def room(module: str) -> str:
     return module.split(".")[0]
 
@@ -86,6 +97,11 @@ def test_imports_go_down_only(path: Path) -> None:
     for name in imports(path):
         if room(name) != room(module):
             assert ROOMS.index(room(name)) < ROOMS.index(room(module)), f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_numba_stays_where_kernels_are(path: Path) -> None:
+    assert room(module_of(path)) in COMPILED or not packages(path) & {"numba", "llvmlite"}
 
 
 def test_no_two_modules_import_one_another() -> None:
@@ -110,7 +126,7 @@ def test_every_kernel_declares_its_arithmetic_and_opens_with_words(path: Path) -
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 text = ast.unparse(decorator)
-                assert "njit" not in text, f"{node.name} is compiled behind the back of kernels.jit"
+                assert "njit" not in text, f"{node.name} is compiled behind the back of jit.decorator"
                 if text.startswith("kernel("):
                     assert "fastmath=" in text
                     if "inline" not in text:

@@ -1,13 +1,14 @@
 """Break each algorithm on purpose, once, and see the suite go red.
 
-Each mutant is a copy of the package with one line changed; the tests against the oracle run on it in a process of
-their own and must fail. The copy without a change must pass, or a failure would prove nothing. One mutant of each
-engine belongs to the quick tests; the others are slow.
+Each mutant is a copy of the package with one line changed, in Python or in C++; the tests against the oracle run on it
+in a process of their own and must fail. The copy without a change must pass, or a failure would prove nothing. One
+mutant of each algorithm belongs to the quick tests; the others are slow.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,11 @@ class Mutant(NamedTuple):
         return self.file.startswith("core/")
 
 
+def source_of(file: str) -> str:
+    """A file in `src`: of the core where it is C++, else of the package."""
+    return file if file.endswith((".hpp", ".cpp")) else f"chainfold/{file}.py"
+
+
 _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ("engines/test_engines_oracle", "engines/test_never_forget"): [
         ("fb", "engines/memory_cases", "block_pass = self._passes.pop()", "block_pass = self._passes.pop(0)", "fb"),
@@ -47,20 +53,137 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("fb-spill", "system/spill", "file.seek(begin)", "file.seek(begin + 8)", "fb-spill"),
         ("checkpoint", "engines/memory_cases", "self._entries.pop()", "self._entries.pop(0)", "checkpoint"),
         ("fb-log", "engines/published/algorithm_1", "beta[positions] = 0.0", "beta[positions] = 1.0", "pairs and log"),
-        ("fb-log", "kernels/expectation", "+ u[t, i, j] + beta[t + 1, j]", "+ u[t, i, j]", "pairs and log"),
+        ("fb-log", "core/logarithms.hpp", "u(t, i)[j] + beta[t + 1][j];", "u(t, i)[j];", "pairs and log"),
+        ("fb-log", "core/logarithms.hpp", "u(t, i)[j] + beta[t + 1][j]);", "u(t, i)[j]);", "pairs and log"),
         ("fb-log-recompute", "engines/published/algorithm_1", "_kept.pop()", "_kept.pop(0)", "log-recompute"),
         ("fb-log-spill", "engines/published/algorithm_1", "beta[size] = beta[0]", "beta[size] = 0.0", "log-spill"),
-        ("emp", "engines/published/algorithm_2", "(z, np.ones(z.size,", "(z[:1], np.ones(1,", "emp"),
-        ("emp", "kernels/expectation", "u[i, j] + z[i] + ln_f", "u[i, j] + ln_f", "emp"),
-        ("emp", "kernels/expectation", "return a + math.log1p(-math.exp(b - a)), sign_a", "return a, sign_a", "emp"),
-        ("forward-only", "engines/published/algorithm_2", "z, h, sign,", "z, h[:, :1], sign[:, :1],", "forward"),
-        ("forward-only", "kernels/expectation", "= h[m, place], sign[m, place]", "= h[m, 0], sign[m, 0]", "forward"),
+        ("emp", "engines/published/algorithm_2", "log_total(z), h", "log_total(z[:1]), h", "emp"),
+        ("emp", "core/logarithms.hpp", "gamma = u[i * n + j] + z[i];", "gamma = u[i * n + j];", "emp"),
+        ("emp", "core/logarithms.hpp", "{a.log + log1p(-exp(b.log - a.log)), a.sign}", "a", "emp"),
+        ("emp", "core/logarithms.hpp", "if (block.starts[t]) return;", "", "emp and marks"),
+        ("emp", "core/logarithms.hpp", "int8_t(f < 0.0 ? -1 : 1)", "int8_t(1)", "emp and values"),
+        ("emp", "core/logarithms.hpp", "take_pairs(1 + id, ", "take_pairs(1, ", "emp and edge"),
+        ("forward-only", "engines/published/algorithm_2", "z), h, sign)", "z), h[:, :1], sign[:, :1])", "forward"),
+        ("forward-only", "core/logarithms.hpp", "h(0, row), sign(0, row)", "h(0, 0), sign(0, 0)", "forward"),
         ("stream", "engines/stream", "            self._carry(block_pass)\n", "            pass\n", "stream"),
         ("stream", "engines/stream", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
         ("stream", "engines/stream", "self._collect(self._backward(block_pass", "(self._backward(block_pass", "forget"),
         ("parallel", "engines/parallel", "if not past.known or past.value", "if past.value", "parallel"),
         ("parallel", "engines/parallel", "if future.known else None", "if True else None", "cut"),
         ("parallel", "engines/certificate", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
+        ("forward", "core/forward.hpp", "ahead = one;  // predicted", "ahead = one + one;  // predicted", "fb"),
+        ("forward", "core/forward.hpp", "if (!start) {\n        const", "if (t > 0) {\n        const", "fb"),
+        ("forward", "core/forward.hpp", "peaks[0] = peak;", "", "fb"),
+        ("forward", "core/forward.hpp", "store(peaks, top);", "", "fb"),
+        ("forward", "core/forward.hpp", "top = maximum(top, swapped<1>(top));", "", "fb"),
+        ("forward", "core/forward.hpp", "sums[i % 2] = fma(lane<i, C>", "sums[i % 2] = fma(lane<(i + 1) % C, C>", "fb"),
+        ("forward", "core/forward.hpp", "    total.add(peak);\n", "", "fb"),
+        ("forward", "core/forward.hpp", "else ++moves;", "", "fb"),
+        ("forward", "core/forward.hpp", "current = current / splat<C>(sum_);", "", "parallel"),
+        ("forward", "core/forward.hpp", "if (watch && (least(", "if (false && (least(", "reversal"),
+        ("backward", "core/backward.hpp", "held = held * inverse;", "held = held / inverse;", "fb"),
+        ("backward", "core/backward.hpp", "(high - t == TILE || t == 1)", "high - t == TILE", "fb"),
+        ("backward", "core/backward.hpp", "fma(splat<C>(lattice.entry[i])", "fma(splat<C>(0.0)", "stream"),
+        (
+            "backward",
+            "core/backward.hpp",
+            "joint[i * width + j] *= gamma[j]",
+            "joint[i * width + j] *= gamma[i]",
+            "edge",
+        ),
+        ("backward", "core/sinks.hpp", "fma(splat<C>(block.value[k])", "fma(splat<C>(1.0)", "fb"),
+        ("backward", "core/sinks.hpp", "gamma[rows.label[block.row[k]]], sum);", "0.0, sum);", "sparse"),
+        ("scores", "core/scores.hpp", "score = score + load<", "score = load<", "fb"),
+        (
+            "scores",
+            "core/scores.hpp",
+            "fma(splat<Shape::columns>(block.value[k])",
+            "fma(splat<Shape::columns>(1.0)",
+            "fb",
+        ),
+        ("scores", "core/scores.hpp", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
+        ("scores", "core/scores.hpp", "return low < end && rows", "return -1 + 0 * rows", "sparse"),
+        ("certificate", "core/certificate.hpp", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
+        (
+            "certificate",
+            "core/certificate.hpp",
+            "if (alpha[f] > 0.0)",
+            "if (real(alpha, f, true, width) > 0.0)",
+            "stream",
+        ),
+        ("certificate", "core/certificate.hpp", "mix(q, lattice.alpha[t],", "mix(q, previous,", "stream"),
+        ("certificate", "core/certificate.hpp", "multiply(q, joint, n", "multiply(joint, q, n", "stream"),
+    ],
+    ("test_reference",): [
+        ("reference", "reference/log_fb", "_log_sum(u[k] + beta[k + 1], axis", "_log_sum(u[k], axis", "all_paths"),
+        ("reference", "reference/log_fb", "+ u[k - 1] + beta[k])  # 19", "+ u[k - 1])  # 19", "general"),
+        ("reference", "reference/log_emp", "gamma = psi + z[:, None]", "gamma = psi", "all_paths"),
+        ("reference", "reference/log_emp", "h[:, None]))  # 11-13", "h[None]))  # 11-13", "general"),
+        ("reference", "reference/log_forward_only", "tau[j, i, j, m] = _", "tau[j, 0, j, m] = _", "general"),
+        ("reference", "reference/features", "if not start:", "if True:", "all_paths and marks"),
+        ("reference", "reference/features", "first = layout.n_state + edge * n * n", "first = layout.n_state", "edge"),
+        ("reference", "reference/features", " if entry[3] != 0.0]", "]", "zero"),
+        ("reference", "reference/features", "if not (u < np.inf).all():", "if False:", "number"),
+        ("reference", "reference/semirings", "a[..., 1] * b[..., 1] * np.exp(a", "np.exp(a", "all_paths"),
+    ],
+    ("test_semiring",): [
+        ("reference", "reference/semirings", "(a == -np.inf) | (b == -np.inf)", "(a == -np.inf)", "wins_back"),
+        ("reference", "reference/semirings", "np.exp(log - shift)", "np.exp(log)", "leave_the_range"),
+        ("reference", "reference/semirings", "plus(times(z1, h2), times(z2, h1))", "times(z1, h2)", "lemma"),
+        ("reference", "reference/forward_backward", "[t - 1], beta[t])", "[t - 1], beta[-1])", "backward"),
+        ("reference", "reference/forward_backward", "one(u_t.shape[:1])", "zero(u_t.shape[:1])", "path"),
+        ("reference", "reference/entropies", "total[0, 0] - semiring", "total[0, 0] + semiring", "entropy"),
+    ],
+    ("core/test_paths",): [
+        ("paths", "core/viterbi.hpp", "+ t * width + c) - taken)", "+ t * width + c))", "viterbi_is"),
+        ("paths", "core/viterbi.hpp", "if (start) taken = splat<K>(0.0);", "", "viterbi_is"),
+        ("paths", "core/viterbi.hpp", "if (there) return c + __builtin", "if (there) return __builtin", "viterbi_is"),
+        (
+            "paths",
+            "core/viterbi.hpp",
+            "labels[t] = int32_t(label);",
+            "labels[t] = int32_t(back[t][label]);",
+            "viterbi_is",
+        ),
+        ("paths", "core/viterbi.hpp", "same = same && path[k] == path[0]", "same = same && true", "final"),
+        (
+            "paths",
+            "core/viterbi.hpp",
+            "agree = agree && origin[heads[k]]",
+            "agree = agree || origin[heads[k]]",
+            "final",
+        ),
+        (
+            "paths",
+            "core/posteriors.hpp",
+            "exp(log_gamma) * (given[j] - log_gamma)",
+            "exp(log_gamma) * given[j]",
+            "entropy",
+        ),
+        (
+            "paths",
+            "core/posteriors.hpp",
+            "const auto term = share * (splat<C>(own[i])",
+            "const auto term = share * (splat<C>(0.0)",
+            "entropy",
+        ),
+        ("paths", "core/posteriors.hpp", "lattice.starts[t] ? splat<C>(0.0) :", "false ? splat<C>(0.0) :", "pairs"),
+    ],
+    ("core/test_vectors",): [
+        (
+            "vectors",
+            "core/vectors.hpp",
+            "at.put(gs, fma(twice, here, at.get(gs) - count))",
+            "at.put(gs, fma(twice, here, at.get(gs)))",
+            "penalty",
+        ),
+        (
+            "vectors",
+            "core/vectors.hpp",
+            "const Lanes there = above - below;",
+            "const Lanes there = above + below;",
+            "orthant",
+        ),
     ],
     ("features/test_parts",): [
         ("parts", "features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
@@ -92,36 +215,67 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
             "        self._collect(gamma)\n",
             "pending",
         ),
+        ("forward", "core/forward.hpp", "room_.data() + c * n_labels_", "room_.data() + c", "tile"),
+        ("sequences", "core/sequences.hpp", "gamma, pairs, nullptr, sink, low)", "gamma, pairs, nullptr, sink, 0)", ""),
+        ("sequences", "core/sequences.hpp", "!starts[high]) --high", "!starts[high]) break", ""),
     ],
     ("engines/test_weights",): [
         ("every engine", "engines/block_pass", "gamma *= self.block.weights[-1]", "pass", "enumeration and 3"),
         ("every engine", "engines/block_pass", "gamma = self.passed.entry.doubles()", "pass", "length and 2-"),
         ("every engine", "engines/potentials", "(ends, self.never_last)", "(ends, self.never_last[:0])", "masks"),
+        (
+            "backward",
+            "core/backward.hpp",
+            "weighted && t > 0 ? lattice.weights[t - 1] : 1.0;\n      c",
+            "1.0;\n      c",
+            "9",
+        ),
+        (
+            "backward",
+            "core/backward.hpp",
+            "width, weighted && t > 0 ? lattice.weights[t - 1] : 1.0)",
+            "width, 1.0)",
+            "9",
+        ),
+        ("backward", "core/backward.hpp", "gamma[i] *= weight", "gamma[i] *= 1.0", "enumeration and edge"),
+        ("sequences", "core/sequences.hpp", "scale.add(weight * own.total)", "scale.add(own.total)", "length and 9"),
+        ("sequences", "core/sequences.hpp", "weight * (last[j] / total)", "last[j] / total", "length and 9"),
+        ("sequences", "core/sequences.hpp", "&& weights[end] == weights[low]", "", "length and 9"),
     ],
     ("engines/test_rounding",): [
         ("every engine", "engines/rounding", "    if wrong.any():\n", "    if False:\n", "overflow"),
         ("every engine", "engines/rounding", " + promise.certificates *", " + 0 *", "tolerance"),
         ("every engine", "engines/rounding", "self.n_labels + _LOCAL + scores", "0.01", "made_of"),
         ("every engine", "engines/log_likelihood", "min(likelihood, 0.0)", "likelihood", "positive"),
+        ("wide", "core/forward.hpp", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
+        ("wide", "core/forward.hpp", " * power(k - top);", ";", "digits"),
+        ("wide", "core/wide.hpp", "(x - k * LN2_HIGH) - k * LN2_LOW", "x - k * LN2_HIGH", "veto"),
+        ("scores", "core/scores.hpp", "    store(counts.dense.data + k, splat<4>(0.0));\n", "", "digits"),
+        ("scores", "core/scores.hpp", "k < counts.hot.size", "k < 0", "the_same_way"),
     ],
     ("inference/test_stream_window",): [
         ("windows", "inference/stream_window", "= following\n", "= self._new_certificate()\n", "soon"),
         ("windows", "inference/stream_window", "decoder.delta[never] = -np.inf", "pass", "masks"),
         ("windows", "inference/stream_window", "lattice.alpha[-1] = self._decoder.belief.values", "pass", "three"),
-        ("windows", "kernels/viterbi", "            return t + 1\n", "            return t\n", "soon"),
+        (
+            "certificate",
+            "core/certificate.hpp",
+            "gamma);\n      return t - 1;\n    }\n    f",
+            "gamma);\n      return t;\n    }\n    f",
+        ),
     ],
     ("readers/test_items",): [
         ("items", "readers/sequences", "or not (kept and listed):", ":", "again_and_again"),
-        ("items", "readers/item_kernels", "1.0 if thing == types[_TRUE] else 0.0", "1.0", "definition"),
-        ("items", "readers/item_kernels", "holder, place, given =", "holder, place, _ =", "definition"),
+        ("items", "jit/item_kernels", "1.0 if thing == types[_TRUE] else 0.0", "1.0", "definition"),
+        ("items", "jit/item_kernels", "holder, place, given =", "holder, place, _ =", "definition"),
         ("items", "readers/sequences", "(texts.ends + self.attributes)", "texts.ends", "both_ways"),
     ],
     ("sklearn/test_predictions",): [
-        ("items", "sklearn/marginal_kernels", "marginals[t, j]):", "marginals[t, 0]):", "dicts"),
+        ("items", "jit/marginal_kernels", "marginals[t, j]):", "marginals[t, 0]):", "dicts"),
     ],
     ("inference/test_sentence",): [
-        ("items", "features/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "results_are"),
-        ("items", "inference/sentence", "p.never_first, p.never_last)", "p.never_last, p.never_first)", "results_are"),
+        ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "rows_pushed"),
+        ("items", "core/sentence.hpp", "] = -INFINITE;\n  return", "] = 0.0;\n  return", "results_are"),
     ],
     ("inference/test_explanation",): [
         ("explanations", "inference/explanation", "self._before[t] + self._after[t]", "self._before[t].copy()"),
@@ -138,77 +292,12 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
 }
 """By the files whose tests must notice: what breaks, the file, the line, the broken line, and which of the tests."""
-
-_CORE_CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
-    ("engines/test_engines_oracle", "engines/test_never_forget"): [
-        ("forward", "forward.hpp", "ahead = one;  // predicted", "ahead = one + one;  // predicted", "fb"),
-        ("forward", "forward.hpp", "if (!start) {\n        const", "if (t > 0) {\n        const", "fb"),
-        ("forward", "forward.hpp", "predicted[ahead_of * width] = exp", "exp", "fb"),
-        ("forward", "forward.hpp", "ahead_of < size + STEPS_AHEAD", "ahead_of < size", "fb"),
-        ("forward", "forward.hpp", "sums[i % 2] = fma(lane<i, C>", "sums[i % 2] = fma(lane<(i + 1) % C, C>", "fb"),
-        ("forward", "forward.hpp", "    total.add(peak);\n", "", "fb"),
-        ("forward", "forward.hpp", "else ++moves;", "", "fb"),
-        ("forward", "forward.hpp", "current = current / splat<C>(sum_);", "", "parallel"),
-        ("forward", "forward.hpp", "if (watch && (least(", "if (false && (least(", "reversal"),
-        ("backward", "backward.hpp", "held = held * inverse;", "held = held / inverse;", "fb"),
-        ("backward", "backward.hpp", "(high - t == TILE || t == 1)", "high - t == TILE", "fb"),
-        ("backward", "backward.hpp", "fma(splat<C>(lattice.entry[i])", "fma(splat<C>(0.0)", "stream"),
-        ("backward", "backward.hpp", "joint[i * width + j] *= gamma[j]", "joint[i * width + j] *= gamma[i]", "edge"),
-        ("backward", "sinks.hpp", "fma(splat<C>(block.value[k])", "fma(splat<C>(1.0)", "fb"),
-        ("backward", "sinks.hpp", "gamma[rows.label[entry]], sum);", "0.0, sum);", "sparse"),
-        ("scores", "scores.hpp", "score = score + load<", "score = load<", "fb"),
-        ("scores", "scores.hpp", "fma(splat<Shape::columns>(block.value[k])", "fma(splat<Shape::columns>(1.0)", "fb"),
-        ("scores", "scores.hpp", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
-        ("scores", "scores.hpp", "return low < end && rows", "return -1 + 0 * rows", "sparse"),
-        ("certificate", "certificate.hpp", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
-        ("certificate", "certificate.hpp", "if (alpha[f] > 0.0)", "if (real(alpha, f, true, width) > 0.0)", "stream"),
-        ("certificate", "certificate.hpp", "mix(q, lattice.alpha[t],", "mix(q, previous,", "stream"),
-        ("certificate", "certificate.hpp", "multiply(q, joint, n", "multiply(joint, q, n", "stream"),
-    ],
-    ("engines/test_short_sequences",): [
-        ("forward", "forward.hpp", "room_.data() + c * n_labels_", "room_.data() + c", "tile"),
-        ("sequences", "sequences.hpp", "gamma, pairs, nullptr, sink, low)", "gamma, pairs, nullptr, sink, 0)", ""),
-        ("sequences", "sequences.hpp", "!starts[high]) --high", "!starts[high]) break", ""),
-    ],
-    ("engines/test_weights",): [
-        (
-            "backward",
-            "backward.hpp",
-            "weighted && t > 0 ? lattice.weights[t - 1] : 1.0;\n      c",
-            "1.0;\n      c",
-            "9",
-        ),
-        ("backward", "backward.hpp", "width, weighted && t > 0 ? lattice.weights[t - 1] : 1.0)", "width, 1.0)", "9"),
-        ("backward", "backward.hpp", "gamma[i] *= weight", "gamma[i] *= 1.0", "enumeration and edge"),
-        ("sequences", "sequences.hpp", "scale.add(weight * own.total)", "scale.add(own.total)", "length and 9"),
-        ("sequences", "sequences.hpp", "weight * (last[j] / total)", "last[j] / total", "length and 9"),
-        ("sequences", "sequences.hpp", "&& weights[end] == weights[low]", "", "length and 9"),
-    ],
-    ("engines/test_rounding",): [
-        ("wide", "forward.hpp", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
-        ("wide", "forward.hpp", " * power(k - top);", ";", "digits"),
-        ("wide", "wide.hpp", "(x - k * LN2_HIGH) - k * LN2_LOW", "x - k * LN2_HIGH", "veto"),
-        ("scores", "scores.hpp", "    store(counts.dense.data + k, splat<8>(0.0));\n", "", "digits"),
-        ("scores", "scores.hpp", "k < counts.hot.size", "k < 0", "the_same_way"),
-    ],
-    ("inference/test_stream_window",): [
-        (
-            "certificate",
-            "certificate.hpp",
-            "gamma);\n      return t - 1;\n    }\n    f",
-            "gamma);\n      return t;\n    }\n    f",
-        ),
-    ],
-}
-"""Of the core, likewise: what breaks, the file of `src/core`, and so on."""
-
 MUTANTS = [
-    Mutant(breaks, file.format(name), line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
-    for file, table in (("chainfold/{}.py", _CHANGES), ("core/{}", _CORE_CHANGES))
-    for names, changes in table.items()
-    for breaks, name, line, broken, *tests in changes
+    Mutant(breaks, source_of(file), line, broken, "".join(tests), tuple(f"{name}.py" for name in names))
+    for names, changes in _CHANGES.items()
+    for breaks, file, line, broken, *tests in changes
 ]
-QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
+QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each algorithm
 CONTROLS = [
     MUTANTS[0]._replace(breaks="nothing", file=file, line=line, broken=line, tests="three or stream")
     for file, line in (("chainfold/engines/problem.py", "class Problem:"), ("core/forward.hpp", "#pragma once"))
@@ -253,9 +342,13 @@ def outcomes(
     items: list[Any] = [item for item in request.session.items if is_of_a_mutant(item)]
     chosen = [item.callspec.params["mutant"] for item in items]
     folders: Queue[Path] = Queue()
-    for _ in range(2):
-        folders.put(tmp_path_factory.mktemp("mutant"))
-        copy_package(folders.queue[-1])
+    first, second = (tmp_path_factory.mktemp("mutant") for _ in range(2))
+    copy_package(first)
+    if COMMANDS.exists() and any(mutant.is_core for mutant in chosen):
+        compile_core(first)
+    shutil.copytree(first, second, dirs_exist_ok=True)
+    folders.put(first)
+    folders.put(second)
     in_order = sorted((*CONTROLS, *chosen), key=lambda mutant: (mutant.is_core, "kernels" in mutant.file))
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
@@ -306,5 +399,8 @@ def test_every_engine_has_a_mutant() -> None:
         "certificate",
         "sequences",
         "wide",
+        "reference",
+        "paths",
+        "vectors",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from chainfold.errors import BadChain, BadSetting, EmptyChain
-from chainfold.semiring import (
+from chainfold.reference import (
     Boolean,
     Counting,
     Elements,
@@ -202,6 +202,7 @@ def test_identities_have_the_shape_and_type_that_they_promise_and_an_empty_sum_i
 def test_no_score_wins_back_a_true_zero(semiring: Semiring, score: float) -> None:
     assert semiring.zero() == -np.inf
     assert semiring.times(semiring.zero(), np.array(score)) == -np.inf
+    assert semiring.times(np.array(score), semiring.zero()) == -np.inf
     assert semiring.plus(semiring.zero(), semiring.zero()) == -np.inf
     assert semiring.plus(semiring.zero(), np.array(score)) == score
 

@@ -24,7 +24,7 @@ from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.inference.whole_chain import entropies, log_probabilities, sample
 from chainfold.model.file import open_model
 from chainfold.model.model import Model
-from chainfold.semiring import entropy
+from chainfold.reference import entropy
 from experiments.ledger import Result, RunPiece
 from experiments.paper.numerics import kernels
 from experiments.paper.run_plan import MAIN, RunPlan

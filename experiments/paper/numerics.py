@@ -26,12 +26,10 @@ from chainfold.chain.any_chain import open_chain
 from chainfold.chain.block import Source
 from chainfold.chain.chain import Chain, gather
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.inference.tagger import blocks_of
-from chainfold.kernels.expectation import active, most_active
 from chainfold.model.file import open_model
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
-from chainfold.semiring import Expectation, SumProduct, forward
+from chainfold.reference import Expectation, SumProduct, features_of, forward, local_kernels
 from experiments.ledger import Result, RunPiece
 from experiments.paper.run_plan import MAIN, RunPlan
 
@@ -125,21 +123,13 @@ def kernels(model: Model, source: Source) -> Iterator[tuple[Floats, Floats]]:
 
     A chain begins in one state: u_1 is -inf but from label 0.
     """
-    features, n, size = model.layout.features, model.layout.n_labels, model.layout.size
-    begun = False
-    for block in blocks_of(source):
-        room = most_active(block, features)
-        feature, label, origin = (np.empty(room, np.int64) for _ in range(3))
-        value = np.empty(room)
-        for t in range(block.labels.size):
-            f = np.zeros((n, n, size))
-            for k in range(active(block, features, t, feature, label, origin, value)):
-                before = slice(None) if origin[k] < 0 else origin[k]
-                f[before, label[k], feature[k]] += value[k]
-            u = f @ model.weights
-            if not begun:
-                u[1:], begun = -np.inf, True
-            yield u, f
+    n = model.layout.n_labels
+    for t, (u, active) in enumerate(local_kernels(model.weights, features_of(model, source), n)):
+        f = np.zeros((n, n, model.layout.size))
+        np.add.at(f, (active["origin"], active["label"], active["m"]), active["f"])
+        if t == 0:
+            u[1:] = -np.inf
+        yield u, f
 
 
 # As they stand

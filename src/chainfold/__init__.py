@@ -88,6 +88,7 @@ __all__ = [
     "explain",
     "export_model",
     "log_likelihood",
+    "log_partition",
     "log_probabilities",
     "marginals",
     "nbest",
@@ -99,6 +100,7 @@ __all__ = [
     "tag",
     "tag_to",
     "train",
+    "viterbi",
     "write_chain",
 ]
 
@@ -142,6 +144,7 @@ _HOME = {
     "export_model": "exchange.any_model",
     "explain": "inference.explanation",
     "log_likelihood": "engines.log_likelihood",
+    "log_partition": "arrays",
     "log_probabilities": "inference.whole_chain",
     "marginals": "inference.whole_chain",
     "nbest": "inference.whole_chain",
@@ -153,11 +156,12 @@ _HOME = {
     "tag": "inference.whole_chain",
     "tag_to": "inference.tag_files",
     "train": "training.loop",
+    "viterbi": "arrays",
     "write_chain": "chain.stored",
 }
 
 
-_MODULES = ("metrics", "pycrfsuite", "scorers")
+_MODULES = ("arrays", "metrics", "pycrfsuite", "reference", "scorers")
 
 
 def __getattr__(name: str) -> Any:

@@ -64,15 +64,22 @@ using Weights = Slots<const double>;
 using Counts = Slots<double>;
 
 // The rows of a block's state attributes, without those of value zero.
-template <class I, class D>
+template <class I, class R, class D>
 struct RowsOf {
   Span<I> begin;  // [B + 1]
-  Span<I> turn;   // [B]  where, at each position, the short rows begin
-  Span<I> row;    // the first slot of a padded row; of a short one its first entry and their number
-  Span<D> value;  // or empty: all ones
+  Span<I> turn;   // [B]  where, at each position, the entries of short rows begin
+  Span<R> row;    // attributes with padded rows, then entries of short ones
+  Span<D> value;  // of each, or empty: all ones
 };
-using BlockRows = RowsOf<const int64_t, const double>;
-using BlockRowsOut = RowsOf<int64_t, double>;
+using BlockRows = RowsOf<const int64_t, const uint32_t, const double>;
+using BlockRowsOut = RowsOf<int64_t, uint32_t, double>;
+
+// The weights in their own order: state rows, transitions, edge attributes; `chainfold.core.slots.FeatureIndex`.
+struct Features {
+  Span<const int64_t> begin;  // [V + 1]  the weights of attribute a are begin[a] … begin[a+1]-1
+  Span<const int32_t> label;  // [state weights]
+  Int n_labels;
+};
 
 // A block after the forward pass; `chainfold.core.slots.Lattice`.
 struct Lattice {
@@ -92,22 +99,24 @@ struct Lattice {
 };
 
 // Room for numbers that a kernel needs beside what it is given, from one allocation; `failed` where there is no memory.
-class Room {
+template <class T>
+class RoomOf {
  public:
-  explicit Room(Int numbers)
-      : memory_(static_cast<double*>(::operator new(sizeof(double) * numbers, LINE, std::nothrow))) {
-    for (Int k = 0; memory_ && k < numbers; ++k) memory_[k] = 0.0;
+  explicit RoomOf(Int numbers)
+      : memory_(static_cast<T*>(::operator new(sizeof(T) * numbers, LINE, std::nothrow))) {
+    for (Int k = 0; memory_ && k < numbers; ++k) memory_[k] = T(0);
   }
-  ~Room() { ::operator delete(memory_, LINE); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+  ~RoomOf() { ::operator delete(memory_, LINE); }
+  RoomOf(const RoomOf&) = delete;
+  RoomOf& operator=(const RoomOf&) = delete;
   bool failed() const { return memory_ == nullptr; }
-  double* data() const { return memory_; }
+  T* data() const { return memory_; }
 
  private:
   static constexpr std::align_val_t LINE{64};  // bytes of the cache; a vector across two of them takes two loads
-  double* memory_;
+  T* memory_;
 };
+using Room = RoomOf<double>;
 
 // Statuses; `chainfold.core.faults` has their sentences.
 enum Status : int {
@@ -119,6 +128,7 @@ enum Status : int {
   NOT_FIRST = 5,   // the observed label may not start a sequence
   NOT_LAST = 6,    // the observed label may not end one
   NO_MEMORY = 7,
+  TOO_LARGE = 8,  // a score may overflow
 };
 
 }  // namespace core

@@ -5,7 +5,7 @@
 // `lattice.hpp` has the derivation. What comes back goes to a sink (`sinks.hpp`):
 //
 //   sink.take(t, γ)         the posterior of position t, times its weight
-//   sink.edges(t, ξ)        that of the edge into t, on the general way
+//   sink.edges(t, ξ, width) that of the edge into t, on the general way; [N, width]
 //   sink.portion()          PORTION positions are done
 //   Sink::counts_edges      the fast way adds α_{t-1}(i) v_t(j) to pairs
 #pragma once
@@ -134,7 +134,7 @@ inline void backward_general(const Lattice& lattice, double* gamma, Int width, d
         for (Int j = 0; j < n_labels; ++j) joint[i * width + j] *= gamma[j];  // ξ = Pr(i | j) γ(j)
       }
       for (Int i = 0; i < n_labels; ++i) gamma[i] = row_sum(joint + i * width, n_labels);  // γ = Σ_j ξ(·, j)
-      sink.edges(t, joint);
+      sink.edges(t, joint, width);
       if (++since == NORMALISED) {
         normalise(gamma, width, weight);
         since = 0;

@@ -79,6 +79,12 @@ inline bool read(PyObject* object, bool& out) {
   out = object == Py_True;
   return object == Py_True || object == Py_False;
 }
+inline bool read(PyObject* object, double& out) {
+  out = PyFloat_AsDouble(object);
+  if (out != -1.0 || !PyErr_Occurred()) return true;
+  PyErr_Clear();
+  return false;
+}
 inline bool read(PyObject* object, Int& out) {
   out = PyLong_AsLongLong(object);
   if (out != -1 || !PyErr_Occurred()) return true;
@@ -97,20 +103,16 @@ inline bool read(PyObject* object, Block& b) {
   return read_tuple(object, b.labels, b.starts, b.offsets, b.ids, b.values, b.edge_offsets, b.edge_ids, b.edge_values,
                     b.weights);
 }
-struct Ignored {};
-inline bool read(PyObject*, Ignored&) { return true; }
-inline bool read(PyObject* object, RowLayout& r) {
-  Ignored tiles;
-  return read_tuple(object, r.dense, r.begin, r.label, tiles, r.width);
-}
+inline bool read(PyObject* object, RowLayout& r) { return read_tuple(object, r.dense, r.begin, r.label, r.width); }
 template <class T>
 bool read(PyObject* object, Slots<T>& s) {
   return read_tuple(object, s.dense, s.sparse, s.transition, s.edge, s.hot);
 }
-template <class I, class D>
-bool read(PyObject* object, RowsOf<I, D>& r) {
+template <class I, class R, class D>
+bool read(PyObject* object, RowsOf<I, R, D>& r) {
   return read_tuple(object, r.begin, r.turn, r.row, r.value);
 }
+inline bool read(PyObject* object, Features& f) { return read_tuple(object, f.begin, f.label, f.n_labels); }
 inline bool read(PyObject* object, Lattice& l) {
   return read_tuple(object, l.starts, l.alpha, l.predicted, l.edge, l.entry, l.labels, l.weights, l.wide, l.n_labels);
 }
@@ -121,7 +123,10 @@ namespace nanobind::detail {
 
 template <class T>
 struct CoreCaster {
-  bool from_python(handle source, uint8_t, cleanup_list*) noexcept { return core::read(source.ptr(), value); }
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
+    using core::read;  // or that of a record declared beside its functions
+    return read(source.ptr(), value);
+  }
   template <class U>
   using Cast = T&;
   template <class U>
@@ -154,7 +159,7 @@ CORE_RECORD(Weights, "chainfold.core.slots.Slots")
 CORE_RECORD(Counts, "chainfold.core.slots.Slots")
 CORE_RECORD(BlockRows, "chainfold.core.slots.BlockRows")
 CORE_RECORD(BlockRowsOut, "chainfold.core.slots.BlockRows")
+CORE_RECORD(Features, "chainfold.core.slots.FeatureIndex")
 CORE_RECORD(Lattice, "chainfold.core.slots.Lattice")
-#undef CORE_RECORD
 
 }  // namespace nanobind::detail

@@ -13,11 +13,6 @@ namespace {
 using Scale = std::pair<double, double>;
 Scale pair_of(const TwoSum& sum) { return {sum.total, sum.compensation}; }
 
-void find_rows_of(Span<const int64_t> offsets, Span<const int32_t> ids, Span<const double> values,
-                  const RowLayout& rows, const BlockRowsOut& out) {
-  find_rows(offsets, ids, values, rows, out);
-}
-
 void state_scores(const BlockRows& block_rows, const RowLayout& rows, const Weights& weights, Span<const double> blank,
                   Matrix<double> out) {
   with_shape(rows.width, [&](auto shape) {
@@ -144,8 +139,8 @@ void bind_lattice(nb::module_& m) {
   m.attr("LN2_LOW") = LN2_LOW;
   m.attr("NEGLIGIBLE") = NEGLIGIBLE;
   m.attr("PORTION") = PORTION;
-  m.def("find_rows", &find_rows_of, arg("offsets"), arg("ids"), arg("values"), arg("rows"), arg("out"), Free(),
-        "Where the row of each attribute of a block begins.");
+  m.def("find_rows", &find_rows, arg("offsets"), arg("ids"), arg("values"), arg("rows"), arg("out"), Free(),
+        "The rows of a block's attributes; returns the room that they need.");
   m.def("state_scores", &state_scores, arg("block_rows"), arg("rows"), arg("weights"), arg("blank"), arg("out"), Free(),
         "State scores of a block: out[t, j] = s_t(j).");
   m.def("edge_scores", &edge_scores, arg("block"), arg("weights"), arg("out"), Free(),

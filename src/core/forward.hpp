@@ -89,22 +89,47 @@ INLINE Vec<C> step_row(const double* vector, const Vec<C>& held, const double* m
   }
 }
 
-// alpha_t becomes b_t; returns max s_t. least: the least finite s_t - max s_t so far, if watched.
+// The least finite s_t - max s_t so far, if watched: score + inf is inf for a finite score and not a number for -inf, a
+// true zero.
+template <int C>
+INLINE Vec<C> least_finite(const Vec<C>& least, const Vec<C>& score) {
+  const auto zero = splat<C>(0.0);
+  return minimum(least, where_greater(score + splat<C>(INFINITE), zero, score, zero));
+}
+
+// Rows whose exponentials are taken together: of half a vector, two.
 template <class Shape>
-INLINE double exponentiate(Shape shape, double* row, bool watch, Vec<Shape::columns>& least) {
+constexpr Int TOGETHER = Shape::columns == 4 ? 2 : 1;
+
+// alpha_t becomes b_t = exp(s_t - max s_t), peaks[t · width] = max s_t, for the next rows; returns how many.
+template <class Shape>
+INLINE Int exponentiate(Shape shape, double* row, double* peaks, Int left, bool watch, Vec<Shape::columns>& least) {
   constexpr int C = Shape::columns;
+  if constexpr (TOGETHER<Shape> == 2) {
+    if (left >= 2) {
+      auto top = load<8>(row);
+      top = maximum(top, swapped<2>(top));
+      top = maximum(top, swapped<1>(top));  // in each half the maximum of its row
+      const auto score = load<8>(row) - top;
+      store(row, exp(score));
+      store(peaks, top);
+      if (watch) {
+        const auto both = least_finite(splat<8>(0.0), score);
+        least = minimum(least, minimum(half<0>(both), half<1>(both)));
+      }
+      return 2;
+    }
+  }
   auto top = load<C>(row);
   for (Int c = C; c < shape.width; c += C) top = maximum(top, load<C>(row + c));
   const double peak = greatest(top);
   for (Int c = 0; c < shape.width; c += C) {
     const auto score = load<C>(row + c) - splat<C>(peak);
     store(row + c, exp(score));
-    if (watch) {  // score + inf is inf for a finite score and not a number for -inf, a true zero
-      const auto zero = splat<C>(0.0);
-      least = minimum(least, where_greater(score + splat<C>(INFINITE), zero, score, zero));
-    }
+    if (watch) least = least_finite(least, score);
   }
-  return peak;
+  peaks[0] = peak;
+  return 1;
 }
 
 // The forward pass. alpha: [B, width], state scores in, forward vectors out; edge: [B or 1, N · width] with its shift.
@@ -121,13 +146,12 @@ inline Status forward(Shape shape, Span<const bool> starts, double* alpha, doubl
   const double* previous = entry;
   auto held = load<C>(entry), least_alpha = one, least_score = zero;
   TwoSum total;
-  Int moves = 0;
-  for (Int ahead_of = 0; ahead_of < size + STEPS_AHEAD; ++ahead_of) {
-    if (ahead_of < size) {
-      double* const row = alpha + ahead_of * width;
-      predicted[ahead_of * width] = exponentiate(shape, row, watch, least_score);
+  Int moves = 0, ready = 0;
+  for (Int t = -STEPS_AHEAD; t < size; ++t) {
+    if (ready < size && ready <= t + STEPS_AHEAD) {
+      const Int at = ready * width;
+      ready += exponentiate(shape, alpha + at, predicted + at, size - ready, watch, least_score);
     }
-    const Int t = ahead_of - STEPS_AHEAD;
     if (t < 0) continue;
     double *const row = alpha + t * width, *const ahead_row = predicted + t * width;
     const bool start = starts[t];

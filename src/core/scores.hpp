@@ -7,8 +7,8 @@
 // kernel needs to know where the labels end.
 //
 // W is kept in two parts. The first `dense` attributes, which are the frequent ones, have a full padded row each; every
-// later one has a short row of (label, weight) entries. The rows of a block's attributes are looked up once, padded
-// ones first at each position, so that the loops over them neither look anything up nor ask which kind they have.
+// later one has a short row of (label, weight) entries. They are looked up once for a block: at each position the
+// padded rows, then the entries of all short ones, so that a loop over either neither looks anything up nor ends early.
 #pragma once
 
 #include "shapes.hpp"
@@ -18,61 +18,39 @@ namespace core {
 constexpr Int AHEAD = 2;             // positions from the one being worked on to the one whose rows are fetched
 constexpr Int ENTRIES_AHEAD = 512;   // of a block: the processor fetches no further than to the end of a page
 constexpr Int PORTION = 2048;        // positions after which recent counts are added to the next level
-constexpr int COUNT_BITS = 16;       // of a short row, its first entry and the number of entries in one number
-constexpr Int COUNT = (1 << COUNT_BITS) - 1;
 constexpr int32_t NO_LABEL = -1;
 
 INLINE void prefetch(const void* address) { __builtin_prefetch(address, 0, 3); }
 
-// The first entry and the number of entries of an attribute without a padded row, in one number.
-INLINE Int short_row(const RowLayout& rows, Int attribute) {
-  const Int first = rows.begin[attribute - rows.dense], end = rows.begin[attribute - rows.dense + 1];
-  return first << COUNT_BITS | (end - first);
-}
-
-// Where the row of each attribute begins: padded rows from the front of a position's share, short ones behind.
-inline void find_rows(Span<const int64_t> offsets, Span<const int32_t> ids, Span<const double> values,
-                      const RowLayout& rows, const BlockRowsOut& out) {
-  const Int size = out.turn.size, base = offsets[0], width = rows.width;
+// The rows of a block's attributes, in the room of `out`. Returns how many numbers `out.row` needs: where it has room
+// for fewer, they are not all there, nor are the values.
+inline Int find_rows(Span<const int64_t> offsets, Span<const int32_t> ids, Span<const double> values,
+                     const RowLayout& rows, const BlockRowsOut& out) {
+  const bool plain = values.empty();
   Int at = 0;
-  if (values.empty() && rows.begin.size == 1) {
-    for (Int t = 0; t < size; ++t) {
-      out.begin[t] = offsets[t] - base;
-      out.turn[t] = offsets[t + 1] - base;
+  const auto add = [&](Int row, Int k) INLINE_LAMBDA {
+    if (at < out.row.size) {
+      out.row[at] = uint32_t(row);
+      if (!plain) out.value[at] = values[k];
     }
-    at = offsets[size] - base;
-    for (Int k = 0; k < at; ++k) out.row[k] = ids[base + k] * width;
-  } else if (values.empty()) {
-    for (Int t = 0; t < size; ++t) {
-      Int back = offsets[t + 1] - base;
-      out.begin[t] = at;
-      for (Int k = offsets[t]; k < offsets[t + 1]; ++k) {
-        const Int attribute = ids[k];
-        if (attribute < rows.dense) {
-          out.row[at++] = attribute * width;
-        } else {
-          out.row[--back] = short_row(rows, attribute);
-        }
-      }
-      out.turn[t] = at;
-      at = offsets[t + 1] - base;
+    ++at;
+  };
+  for (Int t = 0; t < out.turn.size; ++t) {
+    out.begin[t] = at;
+    bool all_dense = true;
+    for (Int k = offsets[t]; k < offsets[t + 1]; ++k) {
+      if (ids[k] >= rows.dense) all_dense = false;
+      else if (plain || values[k] != 0.0) add(ids[k], k);
     }
-  } else {
-    for (Int t = 0; t < size; ++t) {
-      out.begin[t] = at;
-      for (const bool dense : {true, false}) {
-        for (Int k = offsets[t]; k < offsets[t + 1]; ++k) {
-          const Int attribute = ids[k];
-          if ((attribute < rows.dense) == dense && values[k] != 0.0) {
-            out.row[at] = dense ? attribute * width : short_row(rows, attribute);
-            out.value[at++] = values[k];
-          }
-        }
-        if (dense) out.turn[t] = at;
-      }
+    out.turn[t] = at;
+    for (Int k = offsets[t]; !all_dense && k < offsets[t + 1]; ++k) {
+      const Int attribute = ids[k] - rows.dense;
+      if (attribute < 0 || !(plain || values[k] != 0.0)) continue;
+      for (Int entry = rows.begin[attribute]; entry < rows.begin[attribute + 1]; ++entry) add(entry, k);
     }
   }
-  out.begin[size] = at;
+  out.begin[out.turn.size] = at;
+  return at;
 }
 
 // Positions low … high-1 of them.
@@ -80,13 +58,9 @@ INLINE BlockRows rows_between(const BlockRows& rows, Int low, Int high) {
   return {{rows.begin.data + low, high - low + 1}, {rows.turn.data + low, high - low}, rows.row, rows.value};
 }
 
-// Those of position t, which are scattered over the memory.
-INLINE void prefetch_short_rows(const BlockRows& block, const RowLayout& rows, Int t, const double* sparse) {
-  for (Int k = block.turn[t]; k < block.begin[t + 1]; ++k) {
-    const Int first = block.row[k] >> COUNT_BITS;
-    prefetch(sparse + first);
-    prefetch(rows.label.data + first);
-  }
+// The entries of position t, which are scattered over the memory.
+INLINE void prefetch_entries(const BlockRows& block, Int t, const double* sparse) {
+  for (Int k = block.turn[t]; k < block.begin[t + 1]; ++k) prefetch(sparse + block.row[k]);
 }
 
 // The state scores of a block from the weights of its attributes; `blank` is the score of no attribute: 0 for a label,
@@ -104,27 +78,24 @@ struct WeightScores {
     const Int last = block.turn.size - 1;
     for (Int t = low; t < high; ++t, out += shape.width) {
       const Int begin = block.begin[t], turn = block.turn[t], end = block.begin[t + 1];
-      prefetch_short_rows(block, rows, t + AHEAD < last ? t + AHEAD : last, weights.sparse.data);
+      prefetch_entries(block, t + AHEAD < last ? t + AHEAD : last, weights.sparse.data);
       prefetch(block.row.data + begin + ENTRIES_AHEAD);
       for (Int c = 0; c < shape.width; c += Shape::columns) {
         auto score = load<Shape::columns>(blank + c);
         const double* dense = weights.dense.data + c;
         if (plain) {
-          for (Int k = begin; k < turn; ++k) score = score + load<Shape::columns>(dense + block.row[k]);
+          for (Int k = begin; k < turn; ++k) score = score + load<Shape::columns>(dense + block.row[k] * shape.width);
         } else {
           for (Int k = begin; k < turn; ++k) {  // s += x · W[a, ·]
-            score = fma(splat<Shape::columns>(block.value[k]), load<Shape::columns>(dense + block.row[k]), score);
+            const auto row = load<Shape::columns>(dense + block.row[k] * shape.width);
+            score = fma(splat<Shape::columns>(block.value[k]), row, score);
           }
         }
         store(out + c, score);
       }
-      for (Int k = turn; k < end; ++k) {
-        const Int first = block.row[k] >> COUNT_BITS, count = block.row[k] & COUNT;
-        const double value = plain ? 1.0 : block.value[k];
-        for (Int entry = first; entry < first + count; ++entry) {  // s(j) += x · W[a, j]
-          double& score = out[rows.label[entry]];
-          score = Reg<1>::fma(value, weights.sparse[entry], score);
-        }
+      for (Int k = turn; k < end; ++k) {  // s(j) += x · W[a, j]
+        double& score = out[rows.label[block.row[k]]];
+        score = Reg<1>::fma(plain ? 1.0 : block.value[k], weights.sparse[block.row[k]], score);
       }
     }
   }
@@ -150,9 +121,9 @@ inline void edge_scores(const Block& block, const Weights& weights, Matrix<doubl
 // Add the recent counts of the frequent attributes to their second level. Many small terms that are added to one large
 // number are all rounded at its last digit, and often in one direction; added in portions, they lose hardly anything.
 inline void fold(const Counts& counts) {
-  for (Int k = 0; k < counts.hot.size; k += 8) {
-    store(counts.hot.data + k, load<8>(counts.hot.data + k) + load<8>(counts.dense.data + k));
-    store(counts.dense.data + k, splat<8>(0.0));
+  for (Int k = 0; k < counts.hot.size; k += 4) {
+    store(counts.hot.data + k, load<4>(counts.hot.data + k) + load<4>(counts.dense.data + k));
+    store(counts.dense.data + k, splat<4>(0.0));
   }
 }
 

@@ -4,12 +4,13 @@
 //
 //   load(p)  store(p, a)  splat(x)  a + b  a - b  a * b  a / b  fma(a, b, c) = a·b + c in one rounding
 //   where_greater(a, b, x, y): lane by lane x where a > b, else y (also where a or b is not a number)
-//   maximum  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  exp(a)
+//   maximum(a, b) = where_greater(a, b, a, b)  minimum  sum(a)  greatest(a)  least(a)  lane<k>(a)  sqrt(a)  exp(a)
+//   equal(a, b): bit k is set where lanes k are equal
 //
 // All that differs between processors is a register, `Reg<R>`: AVX-512 has eight doubles, AVX2 four, NEON two, and the
-// portable level one. Lanes are folded in an order that does not depend on it, maxima compare and select (processors
-// disagree on a maximum that is not a number), and nothing is contracted or reassociated. The portable level has no
-// fused multiply-add and may differ in the last bits.
+// portable level one. Lanes are folded in an order that does not depend on it, a maximum is a > b ? a : b, as on x86
+// (processors disagree on one that is not a number), and nothing is contracted or reassociated. The portable level has
+// no fused multiply-add and may differ in the last bits.
 #pragma once
 
 #include <cfloat>
@@ -61,12 +62,16 @@ struct Reg<1> {
   static INLINE T sub(T a, T b) { return a - b; }
   static INLINE T mul(T a, T b) { return a * b; }
   static INLINE T div(T a, T b) { return a / b; }
+  static INLINE T sqrt(T a) { return __builtin_sqrt(a); }
+  static INLINE T max(T a, T b) { return a > b ? a : b; }
+  static INLINE T min(T a, T b) { return b > a ? a : b; }
 #ifdef CORE_PORTABLE
   static INLINE T fma(T a, T b, T c) { return a * b + c; }
 #else
   static INLINE T fma(T a, T b, T c) { return __builtin_fma(a, b, c); }
 #endif
   static INLINE T where_greater(T a, T b, T x, T y) { return a > b ? x : y; }
+  static INLINE unsigned equal(T a, T b) { return a == b; }
   // 2^k, k the whole number in the lowest bits of a
   static INLINE T power(T a) { return bits_as<double>((bits_as<uint64_t>(a) + 1023) << 52); }
   // lane k in every lane
@@ -93,10 +98,14 @@ struct Reg<4> {
   static INLINE T sub(T a, T b) { return _mm256_sub_pd(a, b); }
   static INLINE T mul(T a, T b) { return _mm256_mul_pd(a, b); }
   static INLINE T div(T a, T b) { return _mm256_div_pd(a, b); }
+  static INLINE T sqrt(T a) { return _mm256_sqrt_pd(a); }
+  static INLINE T max(T a, T b) { return _mm256_max_pd(a, b); }
+  static INLINE T min(T a, T b) { return _mm256_min_pd(a, b); }
   static INLINE T fma(T a, T b, T c) { return _mm256_fmadd_pd(a, b, c); }
   static INLINE T where_greater(T a, T b, T x, T y) {
-    return _mm256_blendv_pd(y, x, _mm256_cmp_pd(a, b, _CMP_GT_OQ));
+    return a > b ? x : y;  // written as a blend, it costs one instruction more with GCC 12
   }
+  static INLINE unsigned equal(T a, T b) { return unsigned(_mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ))); }
   static INLINE T power(T a) {
     const __m256i k = _mm256_add_epi64(_mm256_castpd_si256(a), _mm256_set1_epi64x(1023));
     return _mm256_castsi256_pd(_mm256_slli_epi64(k, 52));
@@ -124,21 +133,29 @@ struct Reg<8> {
   static INLINE T sub(T a, T b) { return _mm512_sub_pd(a, b); }
   static INLINE T mul(T a, T b) { return _mm512_mul_pd(a, b); }
   static INLINE T div(T a, T b) { return _mm512_div_pd(a, b); }
+  static INLINE T sqrt(T a) { return _mm512_sqrt_pd(a); }
+  static INLINE T max(T a, T b) { return _mm512_max_pd(a, b); }
+  static INLINE T min(T a, T b) { return _mm512_min_pd(a, b); }
   static INLINE T fma(T a, T b, T c) { return _mm512_fmadd_pd(a, b, c); }
   static INLINE T where_greater(T a, T b, T x, T y) {
     return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), y, x);
   }
+  static INLINE unsigned equal(T a, T b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
   static INLINE T power(T a) {
     const __m512i k = _mm512_add_epi64(_mm512_castpd_si512(a), _mm512_set1_epi64(1023));
     return _mm512_castsi512_pd(_mm512_slli_epi64(k, 52));
   }
   template <int k>
   static INLINE T lane(T a) {
-    return _mm512_permutexvar_pd(_mm512_set1_epi64(k), a);
+    return _mm512_permute_pd(_mm512_shuffle_f64x2(a, a, 0x55 * (k / 2)), k % 2 ? 0xFF : 0);
   }
   template <int distance>
   static INLINE T swapped(T a) {
     return distance == 4 ? _mm512_shuffle_f64x2(a, a, 0x4E) : _mm512_permutex_pd(a, distance == 2 ? 0x4E : 0xB1);
+  }
+  template <int which>
+  static INLINE __m256d half(T a) {
+    return _mm512_extractf64x4_pd(a, which);
   }
   static INLINE double first(T a) { return _mm512_cvtsd_f64(a); }
 };
@@ -156,8 +173,15 @@ struct Reg<2> {
   static INLINE T sub(T a, T b) { return vsubq_f64(a, b); }
   static INLINE T mul(T a, T b) { return vmulq_f64(a, b); }
   static INLINE T div(T a, T b) { return vdivq_f64(a, b); }
+  static INLINE T sqrt(T a) { return vsqrtq_f64(a); }
+  static INLINE T max(T a, T b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
+  static INLINE T min(T a, T b) { return vbslq_f64(vcgtq_f64(b, a), a, b); }
   static INLINE T fma(T a, T b, T c) { return vfmaq_f64(c, a, b); }
   static INLINE T where_greater(T a, T b, T x, T y) { return vbslq_f64(vcgtq_f64(a, b), x, y); }
+  static INLINE unsigned equal(T a, T b) {
+    const uint64x2_t same = vceqq_f64(a, b);
+    return unsigned(vgetq_lane_u64(same, 0) & 1) | unsigned(vgetq_lane_u64(same, 1) & 2);
+  }
   static INLINE T power(T a) {
     const int64x2_t k = vaddq_s64(vreinterpretq_s64_f64(a), vdupq_n_s64(1023));
     return vreinterpretq_f64_s64(vshlq_n_s64(k, 52));
@@ -245,6 +269,10 @@ INLINE Vec<N> fma(const Vec<N>& a, const Vec<N>& b, const Vec<N>& c) {
   return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::fma(a.reg[k], b.reg[k], c.reg[k]); });
 }
 template <int N>
+INLINE Vec<N> sqrt(const Vec<N>& a) {
+  return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::sqrt(a.reg[k]); });
+}
+template <int N>
 INLINE Vec<N> where_greater(const Vec<N>& a, const Vec<N>& b, const Vec<N>& x, const Vec<N>& y) {
   return Vec<N>::of([&](auto k) INLINE_LAMBDA {
     return Vec<N>::Register::where_greater(a.reg[k], b.reg[k], x.reg[k], y.reg[k]);
@@ -252,11 +280,20 @@ INLINE Vec<N> where_greater(const Vec<N>& a, const Vec<N>& b, const Vec<N>& x, c
 }
 template <int N>
 INLINE Vec<N> maximum(const Vec<N>& a, const Vec<N>& b) {
-  return where_greater(a, b, a, b);
+  return lanewise(a, b, Vec<N>::Register::max);
 }
 template <int N>
 INLINE Vec<N> minimum(const Vec<N>& a, const Vec<N>& b) {
-  return where_greater(b, a, a, b);
+  return lanewise(a, b, Vec<N>::Register::min);
+}
+
+template <int N>
+INLINE uint64_t equal(const Vec<N>& a, const Vec<N>& b) {
+  uint64_t lanes = 0;
+  each(std::make_integer_sequence<int, Vec<N>::COUNT>{}, [&](auto k) INLINE_LAMBDA {
+    lanes |= uint64_t(Vec<N>::Register::equal(a.reg[k], b.reg[k])) << k * Vec<N>::R;
+  });
+  return lanes;
 }
 
 // Lane k of a in every lane.
@@ -270,9 +307,30 @@ INLINE Vec<M> lane(const Vec<N>& a) {
   }
 }
 
-// The lanes, combined eight at a time in order, then in halves.
+// Each lane exchanged with the one at a distance of 2 or 1, in a vector of eight.
+template <int distance, int N>
+INLINE Vec<N> swapped(const Vec<N>& a) {
+  constexpr int APART = distance / Vec<N>::R;  // registers
+  if constexpr (APART > 0) {
+    return Vec<N>::of([&](auto k) INLINE_LAMBDA { return a.reg[k ^ APART]; });
+  } else {
+    return Vec<N>::of([&](auto k) INLINE_LAMBDA { return Vec<N>::Register::template swapped<distance>(a.reg[k]); });
+  }
+}
+
+// The first or the second half of eight lanes.
+template <int which, int N>
+INLINE Vec<4> half(const Vec<N>& a) {
+  if constexpr (Vec<N>::R == 8) {
+    return Vec<4>{{Vec<N>::Register::template half<which>(a.reg[0])}};
+  } else {
+    return Vec<4>::of([&](auto k) INLINE_LAMBDA { return a.reg[which * Vec<4>::COUNT + k]; });
+  }
+}
+
+// The lanes, combined eight at a time in order, then in halves; the result is in every lane.
 template <int N, class F>
-INLINE double folded(const Vec<N>& a, F op) {
+INLINE auto folded_lanes(const Vec<N>& a, F op) {
   using A = Reg<Vec<N>::R>;
   constexpr int GROUP = (N < 8 ? N : 8) / Vec<N>::R;  // registers in a group of eight lanes
   typename A::T r[GROUP];
@@ -289,7 +347,11 @@ INLINE double folded(const Vec<N>& a, F op) {
   if constexpr (Vec<N>::R >= 8) r[0] = op(r[0], A::template swapped<4>(r[0]));
   if constexpr (Vec<N>::R >= 4) r[0] = op(r[0], A::template swapped<2>(r[0]));
   if constexpr (Vec<N>::R >= 2) r[0] = op(r[0], A::template swapped<1>(r[0]));
-  return A::first(r[0]);
+  return r[0];
+}
+template <int N, class F>
+INLINE double folded(const Vec<N>& a, F op) {
+  return Vec<N>::Register::first(folded_lanes(a, op));
 }
 template <int N>
 INLINE double sum(const Vec<N>& a) {
@@ -297,7 +359,13 @@ INLINE double sum(const Vec<N>& a) {
 }
 template <int N>
 INLINE double greatest(const Vec<N>& a) {
-  return folded(a, [](auto x, auto y) INLINE_LAMBDA { return Vec<N>::Register::where_greater(x, y, x, y); });
+  return folded(a, Vec<N>::Register::max);
+}
+// The greatest lane in every lane.
+template <int N>
+INLINE Vec<N> greatest_lanes(const Vec<N>& a) {
+  const auto one = folded_lanes(a, Vec<N>::Register::max);
+  return Vec<N>::of([&](auto) INLINE_LAMBDA { return one; });
 }
 template <int N>
 INLINE double least(const Vec<N>& a) {
@@ -334,6 +402,7 @@ INLINE Vec<N> exp(const Vec<N>& x) {
 // e^x, infinite above 709.78.
 inline double exp(double x) {
   if (x > 709.0) {
+    if (x > 710.0) return INFINITE;
     const double half = exp(0.5 * x);
     return half * half;
   }

@@ -22,30 +22,22 @@ struct CountSink {
     constexpr int C = Shape::columns;
     const Int begin = block.begin[t], turn = block.turn[t], end = block.begin[t + 1];
     const bool plain = block.value.empty();
-    prefetch_short_rows(block, rows, t > AHEAD ? t - AHEAD : 0, counts.sparse.data);
+    prefetch_entries(block, t > AHEAD ? t - AHEAD : 0, counts.sparse.data);
     for (Int c = 0; c < shape.width; c += C) {
       const auto posterior = load<C>(gamma + c);
       double* const dense = counts.dense.data + c;
-      if (plain) {
-        for (Int k = begin; k < turn; ++k) store(dense + block.row[k], load<C>(dense + block.row[k]) + posterior);
-      } else {
-        for (Int k = begin; k < turn; ++k) {
-          double* const at = dense + block.row[k];
-          store(at, fma(splat<C>(block.value[k]), posterior, load<C>(at)));
-        }
+      for (Int k = begin; k < turn; ++k) {
+        double* const at = dense + block.row[k] * shape.width;
+        store(at, plain ? load<C>(at) + posterior : fma(splat<C>(block.value[k]), posterior, load<C>(at)));
       }
     }
     for (Int k = turn; k < end; ++k) {
-      const Int first = block.row[k] >> COUNT_BITS, count = block.row[k] & COUNT;
-      const double value = plain ? 1.0 : block.value[k];
-      for (Int entry = first; entry < first + count; ++entry) {
-        double& sum = counts.sparse[entry];
-        sum = Reg<1>::fma(value, gamma[rows.label[entry]], sum);
-      }
+      double& sum = counts.sparse[block.row[k]];
+      sum = Reg<1>::fma(plain ? 1.0 : block.value[k], gamma[rows.label[block.row[k]]], sum);
     }
   }
 
-  INLINE void edges(Int t, const double* joint) const {
+  void edges(Int t, const double* joint, Int) const {
     const Int size = n_labels * shape.width;
     for (Int k = 0; k < size; ++k) pairs[k] += joint[k];
     if (data->edge_offsets.empty()) return;
@@ -75,7 +67,7 @@ struct RowSink {
   INLINE void take(Int t, const double* gamma) const {
     for (Int c = 0; c < out.columns; c += 4) store(out[t] + c, load<4>(gamma + c));
   }
-  INLINE void edges(Int, const double*) const {}
+  INLINE void edges(Int, const double*, Int) const {}
   INLINE void portion() const {}
 };
 

@@ -13,7 +13,7 @@ import pytest
 
 from chainfold.cli import warm_steps
 from chainfold.cli.warm import one_of_each_width, parse_widths
-from chainfold.system import kernel_cache
+from chainfold.jit import kernel_cache
 from verbs import conll, failed, run, succeeded
 
 
@@ -68,11 +68,11 @@ def test_a_second_process_is_started_where_there_is_a_core(
     monkeypatch.setattr(warm_steps, "cores", lambda: free)
     monkeypatch.setattr(subprocess, "Popen", Process)
     with warm_steps.stopped_with_verb():
-        warm_steps.compile_beside("names", "optimise")
+        warm_steps.compile_beside("names")
         assert not commands, "nothing has to be compiled yet"
         kernel_cache.compiling.pop()()
         assert len(commands) == started
-        assert all(command[1:] == ["-m", "chainfold.cli.warm_steps", "names", "optimise"] for command in commands)
+        assert all(command[1:] == ["-m", "chainfold.cli.warm_steps", "names"] for command in commands)
         warm_steps.compile_beside("decode:3")
         assert not stopped
     assert not kernel_cache.compiling, "the next verb compiles something else"

@@ -19,10 +19,10 @@ from chainfold import (
     write_chain,
 )
 from chainfold.chain.block import MOST_LABELS
+from chainfold.core.slots import padded, tiles_of
 from chainfold.engines import workspace
 from chainfold.engines.registry import ENGINES
 from chainfold.errors import BadSetting, ScoreNotFinite
-from chainfold.core.slots import padded, tiles_of
 from chainfold.model.layout import Floats
 from chainfold.training.objective import Objective, WeightSpace
 from chainfold.training.passes import LocalPasses

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from chainfold import Layout, Model, SyntheticChain, log_likelihood
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import Halo, share
 
@@ -19,8 +19,8 @@ def test_shares_add_up(mean_length: int | None) -> None:
     chain = SyntheticChain(3000, 3, 10, 2, seed=1, mean_length=mean_length)
     model = Model(Layout.full(3, 10), chain.true_weights())
     problem = Problem(model, chain, Settings())
-    potentials, cuts = Potentials.of(problem), [0, 1, 2, 700, 1999, 3000]
-    shares = [share(problem, potentials, low, high) for low, high in pairwise(cuts)]
+    source, cuts = WeightSource(problem), [0, 1, 2, 700, 1999, 3000]
+    shares = [share(source, low, high) for low, high in pairwise(cuts)]
     whole = log_likelihood(model, chain, "fb")
     assert sum(part.tally.log_z for part in shares) == pytest.approx(whole.log_z, rel=1e-10)
     expected = sum(model.layout.unpack(part.tally.expected.result()) for part in shares)
@@ -32,6 +32,6 @@ def test_a_halo_that_is_too_small_certifies_nothing() -> None:
     chain = SyntheticChain(3000, 3, 10, 2, seed=1)
     model = Model(Layout.full(3, 10), chain.true_weights())
     problem = Problem(model, chain, Settings())
-    part = share(problem, Potentials.of(problem), 1000, 2000, Halo(2, 2))
+    part = share(WeightSource(problem), 1000, 2000, Halo(2, 2))
     assert not part.past.known
     assert not part.future.known

@@ -21,9 +21,9 @@ from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.parallel import STRETCHES
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.registry import ENGINES
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.kernels import forward
 from chainfold.kernels.lattice import EDGE_RANGE
@@ -311,12 +311,12 @@ def test_the_program_carries_and_finds_the_same() -> None:
 @pytest.mark.parametrize("first", [1, 2], ids=["certificate", "halo"])
 def test_the_program_has_the_same_q(first: int, length: int) -> None:
     problem = Problem(*example(), Settings())
-    potentials = Potentials.of(problem)
+    source = WeightSource(problem)
     t = 2 + length
     begun = problem.read(first - 1, 2)
     begun = begun._replace(starts=frozen([True, False][: begun.labels.size], np.bool_))
-    belief: Belief = BlockPass(problem, potentials).forward(first - 1, begun, None)
-    block_pass, certificate = BlockPass(problem, potentials), Certificate(potentials.width, 1e-12)
+    belief: Belief = BlockPass(source).forward(first - 1, begun, None)
+    block_pass, certificate = BlockPass(source), Certificate(source.transitions.width, 1e-12)
     belief = block_pass.forward(2, problem.read(2, t), belief)
     certificate.extend(block_pass.lattice())
     truth = [[float(given(i, 2, f, t, first)) for f in LABELS] for i in LABELS]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from chainfold import Chain, Layout, Model, log_likelihood
-from chainfold.semiring import Expectation, Floats, SumProduct, marginals, normalise
+from chainfold.reference import Expectation, Floats, SumProduct, marginals, normalise
 from experiments.paper import numerics
 from experiments.paper.numerics import (
     ENGINES,
@@ -102,7 +102,7 @@ def test_every_length_is_the_chain_cut_there() -> None:
 
 
 def broken_at(u: Floats, f: Floats, length: int) -> dict[str, bool]:
-    """Whether each method fails at a length, by the algorithms of the semiring module."""
+    """Whether each method fails at a length, by forward-backward over semirings."""
     with np.errstate(all="ignore"):
         v = marginals(SumProduct(), np.exp(u[:length]))
         gradient = np.where(f[:length] != 0, v[..., None] * f[:length], 0.0).sum(axis=(0, 1, 2))

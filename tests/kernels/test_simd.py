@@ -8,9 +8,9 @@ import numba
 import numpy as np
 import pytest
 
-from chainfold.kernels import simd
 from chainfold.core.slots import WIDTH
-from chainfold.system.jit import STRICT, kernel
+from chainfold.jit.decorator import STRICT, kernel
+from chainfold.kernels import simd
 
 pytestmark = pytest.mark.quick
 

@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainfold.errors import BadChain
+from chainfold.jit import objects
 from chainfold.readers import sequences
 from chainfold.readers.columns import ATTRIBUTES, LABEL, VALUES_SUFFIX, WEIGHT
 from chainfold.readers.items import ItemReader
 from chainfold.readers.sequences import stretches_of
-from chainfold.system import objects
 
 pytestmark = pytest.mark.quick
 

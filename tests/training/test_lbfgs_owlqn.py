@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, rosen, rosen_der
 
+from chainfold.core import CHUNK
 from chainfold.errors import ChainfoldError
-from chainfold.kernels.vectors import CHUNK
 from chainfold.training.optimisers import base, linesearch
 from chainfold.training.optimisers.lbfgs_owlqn import LINE_SEARCHES, Lbfgs, LbfgsSettings, _Pairs
 from chainfold.training.optimisers.linesearch import Trial

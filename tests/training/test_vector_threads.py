@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainfold.kernels import vectors
+from chainfold import core
 from chainfold.training.optimisers.vector_threads import _LEAST_SHARED, VectorThreads
 
-SIZES = [0, 1, vectors.CHUNK, vectors.CHUNK + 1, _LEAST_SHARED + 77]
+SIZES = [0, 1, core.CHUNK, core.CHUNK + 1, _LEAST_SHARED + 77]
 
 
 def drawn(size: int, count: int, seed: int = 0) -> list[Any]:
@@ -28,7 +28,7 @@ def drawn(size: int, count: int, seed: int = 0) -> list[Any]:
 def test_a_penalty(size: int, threads: int) -> None:
     g, observed, x = drawn(size, 3)
     expected = g - observed + 2.0 * 0.3 * x
-    sums = VectorThreads(threads).run(vectors.penalise, size, 2, g, observed, x, 0.3)
+    sums = VectorThreads(threads).run(core.penalise, size, 2, g, observed, x, 0.3)
     np.testing.assert_allclose(sums, [x @ x, observed @ x], rtol=1e-11, atol=1e-9)
     np.testing.assert_allclose(g, expected, rtol=1e-13, atol=1e-15)
 
@@ -39,7 +39,7 @@ def test_a_step_within_the_orthant(size: int, threads: int) -> None:
     x, d, downhill, trial = drawn(size, 4)
     z = x + 0.7 * d
     z[np.sign(z) != np.sign(np.where(x == 0.0, -downhill, x))] = 0.0
-    sums = VectorThreads(threads).run(vectors.step_within, size, 2, trial, x, 0.7, d, downhill)
+    sums = VectorThreads(threads).run(core.step_within, size, 2, trial, x, 0.7, d, downhill)
     np.testing.assert_allclose(trial, z, rtol=1e-13, atol=1e-15)
     np.testing.assert_array_equal(trial == 0.0, z == 0.0)
     np.testing.assert_allclose(sums, [(z - x) @ downhill, np.abs(z).sum()], rtol=1e-11, atol=1e-9)
@@ -49,7 +49,7 @@ def test_a_step_within_the_orthant(size: int, threads: int) -> None:
 @pytest.mark.parametrize("new", [-1, 0, 2])
 @pytest.mark.parametrize("c1", [0.0, 0.4])
 def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
-    most, chunks, length = 3, -(-size // vectors.CHUNK), min(size, vectors.CHUNK)
+    most, chunks, length = 3, -(-size // core.CHUNK), min(size, core.CHUNK)
     x, x_before, g, g_before, d = drawn(size, 5)
     downhill = np.zeros(size) if c1 else g
     pairs = np.random.default_rng(0).normal(size=(chunks, 2 * most, length))
@@ -60,7 +60,7 @@ def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
     before = [whole(k) for k in range(2 * most)]
     threads = VectorThreads(2)
     how = (x, x_before, g, g_before, c1, downhill, pairs, new)
-    sums = threads.run(vectors.arrive, size, 4 + 4 * most, *how)
+    sums = threads.run(core.arrive, size, 4 + 4 * most, *how)
     if new >= 0:
         before[new], before[most + new] = x - x_before, g - g_before
         np.testing.assert_allclose(sums[0], before[new] @ before[new], rtol=1e-11)
@@ -74,7 +74,7 @@ def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
     np.testing.assert_allclose(sums[5::2], [row @ downhill for row in before], rtol=1e-11, atol=1e-8)
 
     shares = np.array([0.5, 0.0, -2.0, 1.5, 0.0, 0.1])
-    sums = threads.run(vectors.combine, size, 2, d, -0.6, downhill, shares, pairs, c1 > 0.0)
+    sums = threads.run(core.combine, size, 2, d, -0.6, downhill, shares, pairs, c1 > 0.0)
     expected = -0.6 * downhill + sum(share * row for share, row in zip(shares, before, strict=True))
     if c1:
         expected[expected * downhill >= 0.0] = 0.0
@@ -83,21 +83,21 @@ def test_an_arrival_and_a_direction(size: int, new: int, c1: float) -> None:
 
 
 KERNELS: dict[str, tuple[Any, int, int, Callable[..., tuple[Any, ...]]]] = {
-    "penalise": (vectors.penalise, 2, 3, lambda g, observed, x: (g, observed, x, 0.3)),
-    "step_along": (vectors.step_along, 0, 3, lambda trial, x, d: (trial, x, 0.7, d)),
-    "step_within": (vectors.step_within, 2, 4, lambda trial, x, d, downhill: (trial, x, 0.7, d, downhill)),
-    "keep": (vectors.keep, 1, 3, lambda kept, g, d: (kept, g, d)),
-    "sgd": (vectors.sgd, 2, 3, lambda x, g, total: (x, g, 0.1, total, 0.3, 4, np.zeros((0, x.size)))),
-    "adagrad": (vectors.adagrad, 2, 4, lambda x, g, total, q: (x, g, 0.1, total, 0.3, 4, (q * q)[None])),
-    "adam": (vectors.adam, 2, 4, lambda x, g, total, q: (x, g, 0.1, total, 0.3, 4, np.stack([q, q * q]))),
+    "penalise": (core.penalise, 2, 3, lambda g, observed, x: (g, observed, x, 0.3)),
+    "step_along": (core.step_along, 0, 3, lambda trial, x, d: (trial, x, 0.7, d)),
+    "step_within": (core.step_within, 2, 4, lambda trial, x, d, downhill: (trial, x, 0.7, d, downhill)),
+    "keep": (core.keep, 1, 3, lambda kept, g, d: (kept, g, d)),
+    "sgd": (core.sgd, 2, 3, lambda x, g, total: (x, g, 0.1, total, 0.3, 4, np.zeros((0, x.size)))),
+    "adagrad": (core.adagrad, 2, 4, lambda x, g, total, q: (x, g, 0.1, total, 0.3, 4, (q * q)[None])),
+    "adam": (core.adam, 2, 4, lambda x, g, total, q: (x, g, 0.1, total, 0.3, 4, np.stack([q, q * q]))),
     "arrive": (
-        vectors.arrive,
+        core.arrive,
         12,
         5,
         lambda x, x_before, g, g_before, down: (x, x_before, g, g_before, 0.4, down, np.ones((1, 4, x.size)), 1),
     ),
     "combine": (
-        vectors.combine,
+        core.combine,
         2,
         2,
         lambda d, down: (d, -0.6, down, np.array([0.3, 1.7]), np.stack([np.sin(down), np.cos(down)])[None], True),
@@ -130,7 +130,7 @@ def test_what_is_not_finite_shows_in_the_sum(size: int, wrong: float) -> None:
     g, d, kept = drawn(size, 3)
     g[-1] = wrong
     d[-1] = 1.0
-    (slope,) = VectorThreads(2).run(vectors.keep, size, 1, kept, g, d)
+    (slope,) = VectorThreads(2).run(core.keep, size, 1, kept, g, d)
     assert not math.isfinite(slope)
     np.testing.assert_array_equal(kept, g)
 
@@ -139,9 +139,9 @@ def test_nobody_stays_behind() -> None:
     before = set(threading.enumerate())
     threads = VectorThreads(4)
     g, d, kept = drawn(_LEAST_SHARED, 3)
-    threads.run(vectors.keep, 100, 1, kept[:100], g[:100], d[:100])
+    threads.run(core.keep, 100, 1, kept[:100], g[:100], d[:100])
     assert set(threading.enumerate()) <= before, "a short vector wakes nobody"
-    threads.run(vectors.keep, g.size, 1, kept, g, d)
+    threads.run(core.keep, g.size, 1, kept, g, d)
     helpers = set(threading.enumerate()) - before
     assert helpers
     del threads

@@ -6,10 +6,9 @@
     views              other sources as a source: weighted, joined, cut
     renumbered         a chain under the numbers of another vocabulary
     matrix             a chain from a NumPy or SciPy matrix
-    synthetic          a seeded random chain of any length (synthetic_kernels: its compiled part)
-    strings            tables of strings to numbers (string_kernels: likewise)
+    synthetic          a seeded random chain of any length
+    strings            tables of strings to numbers
     entries            attributes of positions without gaps
-    entry_kernels      counts of attributes, compiled
     builder            ids, counts and pairs while a vocabulary grows
     batches            chain files and pipes, read batch by batch (header, arrow_messages, flatbuffer: their parts)
     parts              a chain in a folder of files, read as one (part_index: the table of its files)
@@ -17,5 +16,5 @@
     any_chain          open_chain: a file, a folder of parts, or a pipe
 
 `block`, `chain`, `vocabulary` and `views` need NumPy alone, neither numba nor Arrow. It imports
-`errors`, `escape`, `semiring` and `system` only. Begin reading with `block`.
+`errors`, `escape`, `system` and `jit` only. Begin reading with `block`.
 """

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
-from chainfold.chain.entry_kernels import census
 from chainfold.chain.strings import StringTable, hashes
 from chainfold.chain.vocabulary import MARKS
 from chainfold.errors import BadSetting
+from chainfold.jit.entry_kernels import census
 
 MOST_HASH_BITS = 24  # counts and marks of 2²⁴ ids take a quarter of a gigabyte
 _MOST_CACHED = 32 << 20  # bytes of tables that find the same ids sooner

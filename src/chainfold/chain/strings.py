@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
-from chainfold.chain.string_kernels import (
+from chainfold.jit.string_kernels import (
     PairArrays,
     StringArrays,
     find_strings,

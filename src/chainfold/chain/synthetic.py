@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_IDS, MOST_LABELS, Block, frozen
-from chainfold.chain.synthetic_kernels import SHARPNESS, SyntheticRecipe, synthesise, walk
 from chainfold.errors import BadSetting
+from chainfold.jit.synthetic_kernels import SHARPNESS, SyntheticRecipe, synthesise, walk
 
 _PITCH = 4096  # positions between two remembered labels
 _RECENT = 64  # blocks whose last label is remembered beside

@@ -199,7 +199,7 @@ def train(
     from chainfold.training.loop import Interrupted, Saving
 
     begin = time.perf_counter()
-    compile_beside("names", "optimise")
+    compile_beside("names")
     check_model_output(output)
     cache, state = beside(output, "chain"), beside(output, "run")
     options.hold([output, state], inputs, development.dev, spec.get("template"))

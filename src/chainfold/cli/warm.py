@@ -31,7 +31,7 @@ def warm(widths: Widths = "2-64", as_json: options.Json = False) -> None:
 
     Example: chainfold warm --widths 2-8
     """
-    from chainfold.system.jit import kernel_store
+    from chainfold.jit.decorator import kernel_store
 
     begin = time.perf_counter()
     numbers = one_of_each_width(parse_widths(widths))

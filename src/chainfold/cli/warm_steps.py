@@ -71,24 +71,6 @@ def names(folder: Path, labels: int) -> None:
     encode([_text(folder / "names.txt", 2)], folder / "names.chain", columns=["word", "shape", "label"])
 
 
-def optimise(folder: Path, labels: int) -> None:
-    """The vectors of L-BFGS."""
-    import numpy as np
-
-    from chainfold.kernels import vectors
-    from chainfold.training.optimisers.lbfgs_owlqn import Lbfgs, LbfgsSettings
-    from chainfold.training.optimisers.vector_threads import VectorThreads
-
-    def square(point: Any) -> tuple[float, Any]:
-        gradient = 2.0 * point
-        VectorThreads(1).run(vectors.penalise, point.size, 2, gradient, np.zeros(point.size), point, 0.0)
-        return float(point @ point), gradient
-
-    optimiser = Lbfgs(square, np.linspace(1.0, 2.0, 8), LbfgsSettings(max_iterations=3))
-    while optimiser.finished is None:
-        optimiser.advance()
-
-
 def decode(folder: Path, labels: int) -> None:
     """The best labels."""
     from chainfold.inference.whole_chain import tag
@@ -101,13 +83,13 @@ def backward(folder: Path, labels: int) -> None:
     """The kernel that takes longest to compile, alone: a pass back over one position without attributes."""
     import numpy as np
 
+    from chainfold.core.slots import BlockRows, aligned, is_few
     from chainfold.engines.belief import Belief
     from chainfold.engines.forward_pass import lattice_of
     from chainfold.engines.tally import Accumulator
     from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward
     from chainfold.kernels.few import backward_few
-    from chainfold.core.slots import BlockRows, aligned, is_few
 
     chain = _chain(labels)
     layout, block = _model(chain).layout, chain.block(0, 1)
@@ -199,7 +181,7 @@ def _tag(model: Model, inputs: list[Path], folder: Path, **options: Any) -> None
 
 
 STEPS: dict[str, Callable[[Path, int], None]] = {
-    step.__name__: step for step in (names, optimise, decode, backward, formats, labels)
+    step.__name__: step for step in (names, decode, backward, formats, labels)
 }
 
 
@@ -240,7 +222,7 @@ _waiting: list[list[Callable[[], None]]] = []
 
 def compile_beside(*steps: str) -> None:
     """Run steps in a second process, should this verb have to compile kernels and another core be free."""
-    from chainfold.system.kernel_cache import compiling
+    from chainfold.jit.kernel_cache import compiling
 
     def start() -> None:
         if cores() > 1:

@@ -12,6 +12,7 @@ FORBIDDEN = 4  # the observed label has a weight of -inf
 NOT_FIRST = 5  # the observed label may not start a sequence
 NOT_LAST = 6  # the observed label may not end one
 NO_MEMORY = 7
+TOO_LARGE = 8  # a score may overflow
 
 _ERRORS = {ZERO: ZeroProbability, NOT_FINITE: ScoreNotFinite, FORBIDDEN: ForbiddenLabel}
 _PLACES = {NOT_FIRST: "start", NOT_LAST: "end"}

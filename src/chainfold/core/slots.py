@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WIDTH = 8
-"""Doubles in a vector; label rows are padded to a multiple of it."""
+"""Doubles in a vector; rows of labels are padded to a multiple of it, those of up to four labels to half of it."""
 
 MOST_VECTORS = 8
 """Vectors in a tile at most: two rows of sums and what they are made of must find room in the registers."""
@@ -29,19 +29,13 @@ def aligned(*shape: int) -> NDArray[np.float64]:
     return memory[skip : skip + size].reshape(shape)
 
 
-Tiles = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""The shape of a padded row, as part of a type: as long as a tile has vectors, as there are tiles, and as a row has
-lanes where several rows fit into a vector; see `simd`."""
-
-
 class RowLayout(NamedTuple):
     """The layout of the state weights that kernels see; `Slots` has the numbers."""
 
     dense: int  # attributes 0 … dense-1 have padded rows
     begin: NDArray[np.int64]  # [V - dense + 1]  where the entries of each later attribute begin
     label: NDArray[np.uint16]  # [entries]  their labels, ascending in each row
-    tiles: Tiles
-    width: int
+    width: int  # of a padded row
 
 
 class Slots(NamedTuple):
@@ -58,9 +52,9 @@ class BlockRows(NamedTuple):
     """The rows of a block's state attributes, without those of value zero."""
 
     begin: NDArray[np.int64]  # [B + 1]
-    turn: NDArray[np.int64]  # [B]  where, at each position, the short rows begin
-    row: NDArray[np.int64]  # the first slot of a padded row; of a short one its first entry and their number
-    value: NDArray[np.float64]  # or empty: all ones
+    turn: NDArray[np.int64]  # [B]  where, at each position, the entries of short rows begin
+    row: NDArray[np.uint32]  # attributes with padded rows, then entries of short ones
+    value: NDArray[np.float64]  # of each, or empty: all ones
 
 
 class Lattice(NamedTuple):
@@ -77,6 +71,26 @@ class Lattice(NamedTuple):
     n_labels: int
 
 
+class Emissions(NamedTuple):
+    """Dense scores of a batch of sequences."""
+
+    scores: NDArray[np.float32] | NDArray[np.float64]  # [R, N]
+    start: NDArray[np.float64]  # [N]
+    end: NDArray[np.float64]  # [N]
+    allowed: NDArray[np.bool_]  # [R, N], or no rows: all labels
+    rows: NDArray[np.int64]  # [P]  the row of each position
+    starts: NDArray[np.bool_]  # [P]
+
+
+class Moves(NamedTuple):
+    """Transitions that all positions share, as steps take them."""
+
+    edge: NDArray[np.float64]  # [1, N · width]  E
+    edge_t: NDArray[np.float64]  # [N, width]  E transposed
+    shift: NDArray[np.float64]  # [1]
+    watch: bool  # forward vectors may leave the range of a double
+
+
 class FeatureIndex(NamedTuple):
     """The weights in their own order: state rows, transitions, edge attributes."""
 
@@ -85,22 +99,16 @@ class FeatureIndex(NamedTuple):
     n_labels: int
 
 
-def tiles_of(n_labels: int) -> Tiles:
-    """One tile with all vectors of a row or, if these are too many, tiles that leave the least room empty."""
-    vectors = -(-n_labels // WIDTH)
-    tile = vectors
-    if vectors > MOST_VECTORS:
-        tile = min(range(MOST_VECTORS, MOST_VECTORS // 2, -1), key=lambda tile: -vectors % tile)
-    lanes = (2 if n_labels <= 2 else 4) if is_few(n_labels) else 0
-    return (0,) * tile, (0,) * -(-vectors // tile), (0,) * lanes
-
-
 def is_few(n_labels: int) -> bool:
-    """Do several rows fit into a vector?"""
+    """Whether a row of labels is half a vector."""
     return n_labels <= WIDTH // 2
 
 
 def padded(n_labels: int) -> int:
-    """The width of a row of labels, a whole number of tiles."""
-    tile, tiles, _ = tiles_of(n_labels)
-    return WIDTH * len(tile) * len(tiles)
+    """The width of a row of labels: half a vector, or vectors that make up tiles of one size (`shapes.hpp`)."""
+    if is_few(n_labels):
+        return WIDTH // 2
+    vectors = -(-n_labels // WIDTH)
+    if vectors > MOST_VECTORS:
+        vectors = min(vectors + -vectors % tile for tile in range(MOST_VECTORS, MOST_VECTORS // 2, -1))
+    return WIDTH * vectors

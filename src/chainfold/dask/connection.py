@@ -126,9 +126,9 @@ def _checked(client: Client) -> Client:
 def versions() -> dict[str, str]:
     """Versions that must be equal on all machines."""
     import platform
+    from importlib.metadata import version
 
     import distributed
-    import numba
     import numpy
 
     return {
@@ -136,5 +136,5 @@ def versions() -> dict[str, str]:
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": distributed.__version__,
         "numpy": numpy.__version__,
-        "numba": numba.__version__,
+        "numba": version("numba"),
     }

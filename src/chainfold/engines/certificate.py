@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from chainfold.engines.belief import Belief
 from chainfold.core import NEGLIGIBLE, last_certified, look_ahead
 from chainfold.core.slots import Lattice
+from chainfold.engines.belief import Belief
 from chainfold.model.layout import Floats
 
 

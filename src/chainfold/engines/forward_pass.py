@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
+from chainfold.core import EDGE_RANGE, exponentiate_edges, forward, forward_wide
+from chainfold.core.faults import OK, check, check_memory
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.transitions import Transitions
-from chainfold.core.faults import OK, check, check_memory
-from chainfold.core import EDGE_RANGE, exponentiate_edges, forward, forward_wide
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 
 _NO_WEIGHTS = frozen(None, np.float64)

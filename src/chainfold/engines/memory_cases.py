@@ -25,9 +25,9 @@ from chainfold.chain.block import Block
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Engine, Report
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, Runs
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
@@ -85,11 +85,11 @@ class Everything:
     """Keeps whole passes; the data alone is read again."""
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._potentials = problem, Potentials.of(problem)
+        self._source = WeightSource(problem)
         self._passes: list[BlockPass] = []
 
     def next_pass(self) -> BlockPass:
-        return BlockPass(self._problem, self._potentials)
+        return BlockPass(self._source)
 
     def push(self, block_pass: BlockPass) -> None:
         block_pass.release_block()
@@ -105,7 +105,7 @@ class _OnePass:
     """One pass for all blocks."""
 
     def __init__(self, problem: Problem) -> None:
-        self._pass = BlockPass(problem, Potentials.of(problem))
+        self._pass = BlockPass(WeightSource(problem))
 
     def next_pass(self) -> BlockPass:
         return self._pass

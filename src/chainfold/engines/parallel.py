@@ -19,10 +19,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from chainfold.core.slots import WIDTH, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.engine import Engine, Report
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
 from chainfold.engines.stream import memory as stream_memory
@@ -30,7 +31,6 @@ from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
 from chainfold.errors import ScoreNotFinite, ZeroProbability
-from chainfold.core.slots import WIDTH, is_few
 from chainfold.model.layout import Floats
 
 STRETCHES = 16
@@ -80,14 +80,14 @@ def report_of(problem: Problem, tally: Tally, events: StreamEvents) -> Report:
 
 def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, StreamEvents]:
     """The sums over the stretches that begin in leaves first … last-1; leaf k begins at the k-th place."""
-    potentials = Potentials.of(problem)
+    source = WeightSource(problem)
     tree, events, stride = SumTree(), StreamEvents(), _stride(problem.shape, problem.settings)
     count = at_once(problem.shape, problem.settings)
     with ThreadPoolExecutor(count) as pool:
         threads = pool if count > 1 else None
         try:
-            cuts = _cuts(problem, potentials, first, last, threads)
-            jobs = ((problem, potentials, left, right) for left, right in pairwise(filter(None, cuts)))
+            cuts = _cuts(source, first, last, threads)
+            jobs = ((source, left, right) for left, right in pairwise(filter(None, cuts)))
             results = in_order(threads, stretch, jobs, _AHEAD * count)
             for leaf, cut in enumerate(cuts[: last - first], first):
                 sums = None
@@ -104,10 +104,9 @@ def run_leaves(problem: Problem, first: int, last: int) -> tuple[SumTree, Stream
     return tree, events
 
 
-def _cuts(
-    problem: Problem, potentials: Potentials, first: int, last: int, threads: ThreadPoolExecutor | None
-) -> list[Cut | None]:
+def _cuts(source: WeightSource, first: int, last: int, threads: ThreadPoolExecutor | None) -> list[Cut | None]:
     """The cuts at places first … last, None where one does not hold, and those after them up to one that holds."""
+    problem = source.problem
     places = [0, *cut_places(problem.shape, problem.settings), problem.positions]
     stride = _stride(problem.shape, problem.settings)
 
@@ -115,7 +114,7 @@ def _cuts(
         if place in (0, len(places) - 1):  # where the chain begins and ends
             return Cut(places[place])
         return start_near(problem, places[place]) or (
-            None if place % stride else certify(problem, potentials, places[place])
+            None if place % stride else certify(source, places[place])
         )
 
     cuts = list(in_order(threads, cut, ((place,) for place in range(first, last + 1)), len(places)))
@@ -166,10 +165,10 @@ def cut_places(shape: Shape, settings: Settings) -> list[int]:
     return [shape.positions * k // count for k in range(1, count)]
 
 
-def stretch(problem: Problem, potentials: Potentials, left: Cut, right: Cut) -> tuple[StretchSums, StreamEvents]:
+def stretch(source: WeightSource, left: Cut, right: Cut) -> tuple[StretchSums, StreamEvents]:
     """Stream the positions between two cuts."""
-    tally = Tally(problem)
-    stream = StreamPass(problem, potentials, tally)
+    tally = Tally(source.problem)
+    stream = StreamPass(source, tally)
     stream.run(left.position, right.position, left.before, right.posterior)
     return tally.sums(), stream.events
 
@@ -180,14 +179,14 @@ def start_near(problem: Problem, position: int) -> Cut | None:
     return Cut(position + int(np.argmax(near))) if near.any() else None
 
 
-def certify(problem: Problem, potentials: Potentials, position: int) -> Cut | None:
+def certify(source: WeightSource, position: int) -> Cut | None:
     """The cut before `position`, or None if the chain does not forget within the halos allowed."""
     try:
-        halo = HALO_OF_FEW if potentials.few else HALO
-        past = past_of(problem, potentials, position, halo)
+        halo = HALO_OF_FEW if source.transitions.few else HALO
+        past = past_of(source, position, halo)
         if not past.known or past.value is None:
             return None
-        future = future_of(problem, potentials, position, past.value, halo)
+        future = future_of(source, position, past.value, halo)
     except (ZeroProbability, ScoreNotFinite):  # a stretch will meet it too, and name the first one
         return None
     return Cut(position, past.value, future.value) if future.known else None

@@ -12,8 +12,8 @@ from chainfold.chain.block import Source, has_weights
 from chainfold.chain.views import JoinedSource
 from chainfold.engines import stream
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Tally
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall
@@ -95,4 +95,4 @@ class PiecewiseGradient:
         if allowed is not None and needed > allowed:
             raise MemoryTooSmall("stream", int(needed), allowed, "allow more")
         self._tally = Tally(self._problem)
-        self._stream = stream.StreamPass(self._problem, Potentials.of(self._problem), self._tally)
+        self._stream = stream.StreamPass(WeightSource(self._problem), self._tally)

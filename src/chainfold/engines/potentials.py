@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.engines.problem import Problem
-from chainfold.engines.rounding import check_scores
-from chainfold.engines.transitions import Transitions
 from chainfold.core import edge_scores, state_scores
 from chainfold.core.slots import BlockRows, Slots
+from chainfold.engines.rounding import check_scores
+from chainfold.engines.transitions import Transitions
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 
@@ -23,14 +22,10 @@ class Potentials(Transitions):
         layout = model.layout
         self.layout, self.weights = layout, weights
         masked = model.first is not None or model.last is not None
-        super().__init__(weights.transition.reshape(1, -1), layout.n_labels, layout.rows.tiles, masked, has_edges)
+        super().__init__(weights.transition.reshape(1, -1), layout.n_labels, masked, has_edges)
         self.never_first, self.never_last = (
             np.flatnonzero([] if mask is None else np.logical_not(mask)) for mask in (model.first, model.last)
         )
-
-    @classmethod
-    def of(cls, problem: Problem) -> Potentials:
-        return cls(problem.model, problem.weights, problem.has_edges)
 
     def score_states(self, block_rows: BlockRows, out: Floats) -> None:
         """out: [B, width]  the state scores of a block."""

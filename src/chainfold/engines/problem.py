@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block
+from chainfold.core.slots import BlockRows, Slots
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.workspace import ArrayPool, Workspace
-from chainfold.core.slots import BlockRows, Slots
-from chainfold.model.block_rows import find_block_rows, room_for
+from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 
@@ -135,13 +135,10 @@ class Problem:
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def find_rows(self, low: int, block: Block, room: BlockRows | None) -> tuple[BlockRows, BlockRows | None]:
-        """The rows of a block's attributes, and the arrays that hold them, to be used again for the next block."""
+    def find_rows(self, low: int, block: Block, finder: RowFinder) -> BlockRows:
+        """The rows of a block's attributes, found unless they are held."""
         rows = self._held_rows(low, low + block.labels.size)
-        if rows is not None:
-            return rows, room
-        room = room_for(block, room)
-        return find_block_rows(self.model.layout, block, room), room
+        return finder.find(block) if rows is None else rows
 
     def _held_rows(self, low: int, high: int) -> BlockRows | None:
         return None if self._workspace is None else self._workspace.rows(low, high)

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
-from chainfold.errors import ScoreNotFinite
 from chainfold.core import edge_scores, state_scores
 from chainfold.core.slots import BlockRows, Slots
+from chainfold.errors import ScoreNotFinite
 from chainfold.model.layout import Floats, Layout
 
 UNIT = 2.0**-53

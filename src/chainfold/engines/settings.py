@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from chainfold.chain.block import Source
-from chainfold.errors import BadSetting, ToleranceTooSmall
 from chainfold.core.slots import padded
+from chainfold.errors import BadSetting, ToleranceTooSmall
 from chainfold.model.layout import Layout
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-14, 1e-2

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import Block
+from chainfold.core import whole_sequences
+from chainfold.core.slots import Slots, aligned, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.core.slots import BlockRows, Slots, aligned, is_few
-from chainfold.core import whole_sequences
+from chainfold.engines.scores import WeightSource
+from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 
 _BYTES, _LEAST_ROWS = 256 << 10, 512  # for whole sequences: a share of the cache, but this many positions at least
@@ -21,14 +22,14 @@ _MOST_HELD = 65536  # where the chain is in memory and a position of few labels 
 class ShortSequences:
     """Sequences that begin and end within a block."""
 
-    def __init__(self, problem: Problem, potentials: Potentials) -> None:
-        self._problem, self._potentials = problem, potentials
+    def __init__(self, source: WeightSource) -> None:
+        self._problem, self._potentials = problem, potentials = source.problem, source.potentials
         width = potentials.width
         self.most = self.most_of(problem)
         self.rows = max(_BYTES // (16 * width), _LEAST_ROWS)
         self._entry = Belief(aligned(width))
         self._lent: list[Floats] = []
-        self._room: BlockRows | None = None
+        self._finder = RowFinder(problem.model.layout)
 
     @staticmethod
     def most_of(problem: Problem) -> int:
@@ -37,9 +38,10 @@ class ShortSequences:
         return max(min(most, int(_MOST_PLACES // (8 * problem.source.active + 16))), 2 * _LEAST_ROWS)
 
     @staticmethod
-    def suit(problem: Problem, potentials: Potentials) -> bool:
+    def suit(source: WeightSource) -> bool:
         """Not where there are edge attributes or masks, a size of block, or less memory than it takes."""
-        plain = not (problem.has_edges or problem.masked or potentials.only_wide)
+        problem = source.problem
+        plain = not (problem.has_edges or problem.masked or source.transitions.only_wide)
         memory, shape = problem.settings.memory, problem.shape
         fits = memory is None or ShortSequences.most_of(problem) * shape.pending_bytes + _BYTES <= memory / 4
         return plain and fits and problem.settings.block is None
@@ -63,7 +65,7 @@ class ShortSequences:
         alpha, predicted = self._vectors()
         lattice = lattice_of(block.starts, block.labels, alpha, predicted, p.edge, self._entry, block.weights)
         pairs = aligned(p.width, p.width)
-        block_rows, self._room = self._problem.find_rows(low, block, self._room)
+        block_rows = self._problem.find_rows(low, block, self._finder)
         done, log_scale = whole_sequences(
             block_rows,
             lattice,

@@ -20,18 +20,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from chainfold.chain.block import Block
+from chainfold.core.slots import is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.engine import Engine, Report
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Promise
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
-from chainfold.core.slots import is_few
 from chainfold.model.layout import Floats
 
 _BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python
@@ -90,17 +90,18 @@ def block_size(problem: Problem) -> int:
 class StreamPass:
     """A pass over a stretch of the chain, from the belief before it to the posterior of its last position."""
 
-    def __init__(self, problem: Problem, potentials: Potentials, tally: Tally) -> None:
+    def __init__(self, source: WeightSource, tally: Tally) -> None:
         self.events = StreamEvents()
         self.position = 0  # where the next step begins
         self._belief: Belief | None = None  # before that position; None where a sequence begins there
-        self._problem, self._potentials, self._tally = problem, potentials, tally
+        self._source, self._problem, self._tally = source, source.problem, tally
+        problem = source.problem
         self._size, self._window = block_size(problem), problem.shape.window(problem.settings)
         self._pending: deque[BlockPass] = deque()
         self._idle: list[BlockPass] = []
         self._certificate: Certificate | None = None  # of the end of the oldest pending block
         self._carried: Floats | None = None  # [N, slots]  G
-        self._sequences = ShortSequences(problem, potentials) if ShortSequences.suit(problem, potentials) else None
+        self._sequences = ShortSequences(source) if ShortSequences.suit(source) else None
 
     def run(self, low: int, high: int, entry: Belief | None = None, posterior: Floats | None = None) -> None:
         """Positions low … high-1. Without an entry a sequence begins there, without a posterior one ends there."""
@@ -145,7 +146,7 @@ class StreamPass:
             self._sequences.release()
 
     def _new_certificate(self) -> Certificate:
-        return Certificate(self._potentials.width, self._problem.settings.tolerance)
+        return Certificate(self._source.transitions.width, self._source.tolerance)
 
     def _until_a_start(self, block: Block) -> int:
         """Positions to the next start mark, from which whole sequences continue, or all of the block."""
@@ -155,7 +156,7 @@ class StreamPass:
         return int(marks[-1] if block.starts[0] else marks[0])
 
     def _forward(self, begin: int, block: Block, belief: Belief | None) -> Belief:
-        block_pass = self._idle.pop() if self._idle else BlockPass(self._problem, self._potentials)
+        block_pass = self._idle.pop() if self._idle else BlockPass(self._source)
         belief = block_pass.forward(begin, block, belief)
         self._tally.scale(block_pass.passed.log_scale)
         self._tally.observe(begin, block)
@@ -252,7 +253,7 @@ class StreamPass:
 
 def run(problem: Problem) -> tuple[Tally, Report]:
     tally = Tally(problem)
-    stream = StreamPass(problem, Potentials.of(problem), tally)
+    stream = StreamPass(WeightSource(problem), tally)
     stream.run(0, problem.positions)
     return tally, stream.events.report(problem, tally)
 

@@ -19,8 +19,8 @@ from chainfold.chain.block import frozen
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import ScoreSource, WeightSource
 from chainfold.engines.stream import StreamPass
 from chainfold.engines.tally import Tally
 from chainfold.model.layout import Floats
@@ -60,18 +60,19 @@ class Share(NamedTuple):
     future: Side[Floats]
 
 
-def share(problem: Problem, potentials: Potentials, low: int, high: int, halo: Halo = HALO) -> Share:
+def share(source: WeightSource, low: int, high: int, halo: Halo = HALO) -> Share:
     """The share of positions low … high-1; over a whole chain, the shares add up.
 
     Where the chain does not forget within the halo, the past or the future beyond it is left out.
     """
+    problem = source.problem
     tally, past, future = Tally(problem), Side[Belief](None), Side[Floats](None)
     if not _starts_at(problem, low):
-        past = past_of(problem, potentials, low, halo)
+        past = past_of(source, low, halo)
     if not _starts_at(problem, high):
-        before = BlockPass(problem, potentials).forward(low, problem.read(low, high), past.value)
-        future = future_of(problem, potentials, high, before, halo)
-    StreamPass(problem, potentials, tally).run(low, high, past.value, future.value)
+        before = BlockPass(source).forward(low, problem.read(low, high), past.value)
+        future = future_of(source, high, before, halo)
+    StreamPass(source, tally).run(low, high, past.value, future.value)
     return Share(tally, past, future)
 
 
@@ -80,18 +81,18 @@ def _starts_at(problem: Problem, position: int) -> bool:
     return position == problem.positions or bool(problem.source.block(position, position + 1).starts[0])
 
 
-def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo = HALO) -> Side[Belief]:
+def past_of(source: ScoreSource, position: int, halo: Halo = HALO) -> Side[Belief]:
     """α of the position before `position`, from a halo that grows until its beginning no longer matters."""
-    size, first_pass, rest_pass = halo.first, BlockPass(problem, potentials), BlockPass(problem, potentials)
+    size, first_pass, rest_pass = halo.first, BlockPass(source), BlockPass(source)
     while True:
         low = max(0, position - size)
-        first = problem.read(low, low + 1)
+        first = source.read(low, low + 1)
         reached = bool(first.starts[0])
         begun = first._replace(starts=frozen([True], np.bool_))  # any label is possible here, unless one starts
         belief, certified = first_pass.forward(low, begun, None, masked=reached), False
         if position > low + 1:
-            certificate = Certificate.of_past(belief, problem.settings.tolerance)
-            belief = rest_pass.forward(low + 1, problem.read(low + 1, position), belief)
+            certificate = Certificate.of_past(belief, source.tolerance)
+            belief = rest_pass.forward(low + 1, source.read(low + 1, position), belief)
             certified = certificate.extend(rest_pass.lattice())
         if certified or reached or 2 * size > halo.last:
             first_pass.release()
@@ -100,21 +101,19 @@ def past_of(problem: Problem, potentials: Potentials, position: int, halo: Halo 
         size *= 2
 
 
-def future_of(
-    problem: Problem, potentials: Potentials, position: int, before: Belief, halo: Halo = HALO
-) -> Side[Floats]:
+def future_of(source: ScoreSource, position: int, before: Belief, halo: Halo = HALO) -> Side[Floats]:
     """γ of the position before `position`, from a lookahead that grows until the future no longer matters.
 
     before: α of the same position
     """
-    certificate = Certificate(potentials.width, problem.settings.tolerance)
+    certificate = Certificate(source.transitions.width, source.tolerance)
     low, size = position, halo.first
     belief, passes = before, list[BlockPass]()
     while True:
-        high = min(low + size, problem.positions)
-        passes.append(BlockPass(problem, potentials))
-        belief = passes[-1].forward(low, problem.read(low, high), belief)
-        certified, reached = certificate.extend(passes[-1].lattice()), high == problem.positions
+        high = min(low + size, source.positions)
+        passes.append(BlockPass(source))
+        belief = passes[-1].forward(low, source.read(low, high), belief)
+        certified, reached = certificate.extend(passes[-1].lattice()), high == source.positions
         if certified or reached or high - position >= halo.last:
             gamma = certificate.gamma if certified else certificate.mixed(belief)
             for block_pass in passes:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from chainfold.chain.block import NO_LABEL, Block
+from chainfold.core import PORTION, fold, observe
+from chainfold.core.slots import Slots
 from chainfold.engines.problem import Problem
 from chainfold.engines.sums import StretchSums, exact_sum, shortened
 from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
-from chainfold.core import PORTION, fold, observe
-from chainfold.core.slots import WIDTH, Slots
 from chainfold.model.layout import Floats, Layout
 
 _FOLD_EVERY = 16384  # positions after which the recent sums are added to the totals, so that rounding stays small
@@ -31,7 +31,7 @@ class Accumulator:
         self._recent = pool.zeros(layout.slots) if sums is None else sums
         self._total: Floats | None = None
         self._pending = 0
-        self._hot = pool.zeros(min(_HOT, layout.dense * layout.width) // WIDTH * WIDTH)
+        self._hot = pool.zeros(min(_HOT, layout.dense * layout.width))
         self.slots: Slots = layout.view(self._recent)._replace(hot=self._hot)
 
     def added(self, positions: int) -> None:

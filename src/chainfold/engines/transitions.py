@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from chainfold.core import EDGE_RANGE, exponentiate_edges
-from chainfold.core.slots import Tiles, aligned
+from chainfold.core.slots import aligned, is_few
 from chainfold.model.layout import Floats
 
 
@@ -19,14 +19,14 @@ class Transitions:
     edge_t      [N, width]  E transposed
     only_wide   transition scores span more than a double allows
     watch       forward vectors may leave the range of a double
-    few         whether there are so few labels that several rows fit into a register
+    few         whether there are so few labels that a row is half a vector
     """
 
-    def __init__(self, scores: Floats, n_labels: int, tiles: Tiles, restricted: bool, has_edges: bool) -> None:
+    def __init__(self, scores: Floats, n_labels: int, restricted: bool, has_edges: bool) -> None:
         """restricted: labels may be forbidden by state scores; has_edges: each position has a matrix of its own."""
-        self.scores, self.n_labels, self.tiles = scores, n_labels, tiles
+        self.scores, self.n_labels = scores, n_labels
         self.width: int = scores.shape[1] // n_labels
-        self.few = bool(tiles[2])
+        self.few = is_few(n_labels)
         self.edge, self.edge_t = aligned(*scores.shape), aligned(n_labels, self.width)
         self.edge[:] = scores
         self.shift = np.zeros(1)

@@ -16,8 +16,8 @@ import numpy as np
 from chainfold.chain.block import Block, Source, check_block, frozen
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.views import View
-from chainfold.engines.rounding import Extent
 from chainfold.core.slots import BlockRows, aligned
+from chainfold.engines.rounding import Extent
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 

@@ -25,8 +25,6 @@ Begin with `spec` and `schema`, then `encode` (a chain from an input) or `for_mo
     item_ids           items to ids of a model without columns
     item_blocks        sequences of Python's objects for a model, whether it was trained on items or on columns
     row_encoder        rows that a program pushes, one or many at a time
-    attribute_kernels  compiled: shifted codes, names of rows
-    item_id_kernels    compiled: ids of items
 
-May import `errors`, `system`, `chain` and `readers`. Modules import from those listed before them, not after.
+May import `errors`, `system`, `jit`, `chain` and `readers`. Modules import from those listed before them, not after.
 """

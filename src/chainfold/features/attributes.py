@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from chainfold.chain.block import frozen
 from chainfold.chain.builder import Names
 from chainfold.chain.entries import without_gaps
-from chainfold.chain.string_kernels import paste
 from chainfold.chain.strings import PairTable, StringTable
 from chainfold.errors import BadLines, ChainfoldError
-from chainfold.features.attribute_kernels import borders, name_bags, name_rows, order_by_row, shift, unseen
 from chainfold.features.functions import Step, apply, longest
 from chainfold.features.numbers import bin_codes, bin_name, numbers_of
 from chainfold.features.template import Border, Factor, Feature, Template
+from chainfold.jit.attribute_kernels import borders, name_bags, name_rows, order_by_row, shift, unseen
+from chainfold.jit.string_kernels import paste
 from chainfold.readers.columns import SYMBOL, VALUES_SUFFIX, Stretch
 
 Codes = NDArray[np.int32]

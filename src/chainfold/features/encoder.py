@@ -24,13 +24,13 @@ from chainfold.chain.builder import Census, ExactNames, HashedNames, KnownNames,
 from chainfold.chain.strings import spans
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.errors import BadFile, ChainfoldError, EmptyChain
-from chainfold.features.attribute_kernels import unseen
 from chainfold.features.attributes import Attributes, Entries, FeatureBatch, FeatureIds
 from chainfold.features.labels import Labels, TargetReader, Targets
 from chainfold.features.numbers import fit, needs_fit
 from chainfold.features.row_spool import RowSpool
 from chainfold.features.schema import Schema
 from chainfold.features.spool import Numbering, Spool, SpooledChain
+from chainfold.jit.attribute_kernels import unseen
 from chainfold.readers.columns import BAG_VALUES, NUMBER, VALUES_SUFFIX, Arrived, Stretch
 from chainfold.readers.pieces import last_rows
 from chainfold.readers.progress import InputProgress

@@ -17,14 +17,14 @@ from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import Vocabulary
 from chainfold.features.attributes import Entries
 from chainfold.features.encoder import known_names
-from chainfold.features.item_id_kernels import item_ids
 from chainfold.features.schema import Schema
 from chainfold.features.spool import frozen_block
 from chainfold.features.template import every_column
+from chainfold.jit.item_id_kernels import item_ids
+from chainfold.jit.objects import are_readable
 from chainfold.readers.columns import ATTRIBUTES, EDGE
 from chainfold.readers.items import ItemReader
 from chainfold.readers.sequences import parts_of
-from chainfold.system.objects import are_readable
 
 _MOST_ITEMS = 1 << 16  # of a sequence; longer ones are better read in stretches
 _ENTRIES = 1024  # attributes for which there is room at first
@@ -57,8 +57,8 @@ class ItemIds:
             block = frozen_block(np.full(part.starts.size, NO_LABEL), part.starts, offsets, ids, values)
             yield KnownBlock(block, block.labels)
 
-    def read(self, items: Any, kernel: Any, *more: Any) -> Any:
-        """The result of a kernel that begins as `item_ids` does; None for items that have to be read another way."""
+    def entries(self, items: Any) -> Entries | None:
+        """The attributes of items that the model knows; None where they have to be read in another way."""
         if type(items) not in (list, tuple) or not 0 < len(items) <= _MOST_ITEMS:
             return None
         try:
@@ -67,12 +67,7 @@ class ItemIds:
             reader = ItemReader(_ENTRIES)
         items = tuple(items)  # another thread may change a list
         texts = reader.read_whole(items)
-        found = None if texts is None else kernel(*texts, len(items), *self._names, *more)
+        found = None if texts is None else Entries(*item_ids(*texts, len(items), *self._names))
         if reader.entries <= _MOST_KEPT:
             self._readers.append(reader)
         return found
-
-    def entries(self, items: Any) -> Entries | None:
-        """The attributes of items that the model knows; None where they have to be read in another way."""
-        found = self.read(items, item_ids)
-        return None if found is None else Entries(*found)

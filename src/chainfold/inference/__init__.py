@@ -16,7 +16,6 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
     tag_files        files, tables and chains: tag them, evaluate a model on them
     monitor          the state of a stream over time, and alarms
     follow           a file or pipe, labelled as it grows
-    sentence_kernels compiled: scores of a sequence of items
 
 A module imports those above it only.
 """

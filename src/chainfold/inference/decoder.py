@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
+from chainfold.core import posteriors, viterbi
+from chainfold.core.faults import check, check_memory
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import Passed, forward_pass, lattice_of
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.rounding import Extent, ScoreSizes
 from chainfold.errors import ScoreNotFinite
-from chainfold.core.faults import check
-from chainfold.core.slots import Lattice
-from chainfold.kernels.posteriors import posteriors
-from chainfold.kernels.viterbi import viterbi
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
@@ -136,5 +135,5 @@ def posteriors_of(potentials: Potentials, lattice: Lattice, gamma: Floats) -> tu
     """From the posterior of the last position: that of the position before the lattice, and all those in it."""
     gamma, out = gamma.copy(), np.empty((lattice.starts.size, potentials.width))
     shared = lattice.edge is potentials.edge
-    posteriors(lattice, potentials.edge_t if shared else np.empty((0, 0)), gamma, out)
+    check_memory(posteriors(lattice, potentials.edge_t if shared else np.empty((0, 0)), gamma, out))
     return gamma, out

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL
+from chainfold.core import count_pairs, entropy, given_probability
+from chainfold.core.faults import check_memory
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.potentials import Potentials
-from chainfold.core.slots import Lattice
-from chainfold.kernels.posteriors import count_pairs, entropy, given_probability
 from chainfold.model.layout import Floats
 from chainfold.system.validate import Arrays, finite, need, within
 
@@ -80,7 +81,7 @@ class Sums:
         given_probability(lattice, ends, int(self._before), self._given, given)
         self._before[...] = lattice.labels[-1]
         log_edge = self._potentials.log_edge if lattice.edge is self._potentials.edge else np.empty(0)
-        entropy(lattice, ends, log_edge, self._entropies, self._entropy, entropies)
+        check_memory(entropy(lattice, ends, log_edge, self._entropies, self._entropy, entropies))
         for which, values in ((1, given), (2, entropies)):
             for value in values.tolist():
                 self._add(which, value)
@@ -173,4 +174,4 @@ class Sums:
     def _count(self, lattice: Lattice, posteriors: Floats, labels: Floats, pairs: Floats) -> None:
         labels += posteriors[:, : labels.size].sum(axis=0)
         if lattice.starts.size:
-            count_pairs(lattice, posteriors, pairs)
+            check_memory(count_pairs(lattice, posteriors, pairs))

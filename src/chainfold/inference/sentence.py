@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from chainfold.chain.block import NO_LABEL, frozen
+from chainfold.chain.block import NO_LABEL, Entries, frozen
 from chainfold.chain.vocabulary import Vocabulary
+from chainfold.core import forward, label_sequence, score_sequence
+from chainfold.core.faults import OK, check_memory
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.features.encoder import ids_fit
 from chainfold.features.item_ids import ItemIds
 from chainfold.inference.decoder import Labels, Scorer, posteriors_of
-from chainfold.inference.sentence_kernels import best_labels, item_scores
-from chainfold.core.faults import OK
-from chainfold.kernels.forward import forward
 from chainfold.model.layout import Floats
 
 
@@ -37,44 +36,47 @@ class SentenceTagger:
         self._ids = ItemIds.of(vocabulary) if fits and not p.layout.n_edge_attributes else None
         self._longest = longest
         self._pointer = np.uint8 if p.n_labels <= 256 else np.uint16
-        rows, weights = tuple(p.layout.rows), tuple(p.weights)  # calls take plain tuples sooner than named ones
-        self._fixed = (rows, weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last)
+        rows, weights = p.layout.rows, p.weights
+        self._fixed = rows, weights, p.layout.blank, scorer.most_summed, p.never_first, p.never_last
         self._entry = np.zeros(p.width)
-        starts, ends = np.zeros((2, longest), np.bool_)
-        starts[0] = ends[-1] = True
-        self._starts, self._ends = frozen(starts, np.bool_), ends  # those of a sequence are their first and last ones
+        starts = np.zeros(longest, np.bool_)
+        starts[0] = True
+        self._starts = frozen(starts, np.bool_)
         self._unknown = frozen(np.full(longest, NO_LABEL), np.int32)
 
     def labels(self, items: Any) -> Labels | None:
         """The best label of each item."""
         items, p = self._held(items), self._potentials
-        size = len(items)
-        if self._ids is None or not size:
+        entries = self._entries(items)
+        if entries is None:
             return None
+        size = len(items)
         back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
-        marks = self._starts[:size], self._ends[-size:]
-        status = self._ids.read(items, best_labels, *self._fixed, p.scores, marks, back, labels)
+        status = label_sequence(*entries, *self._fixed, p.scores, back, labels)
+        check_memory(status)
         return labels if status == OK else None
 
     def posteriors(self, items: Any) -> Floats | None:
         """The probability of each label of each item: [T, N]."""
         items, p = self._held(items), self._potentials
-        if self._ids is None or p.only_wide or not items:
-            return None
-        found = self._ids.read(items, item_scores, *self._fixed)
-        if found is None or found[0] != OK:
+        entries = None if p.only_wide else self._entries(items)
+        if entries is None:
             return None
         size = len(items)
-        scores, starts = found[1], self._starts[:size]
-        ahead = np.empty_like(scores)
-        status, _ = forward(
-            starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch, p.layout.rows.tiles
-        )
+        starts, scores, ahead = self._starts[:size], np.empty((size, p.width)), np.empty((size, p.width))
+        status = score_sequence(*entries, *self._fixed, scores)
+        if status == OK:
+            status, _ = forward(starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch)
+        check_memory(status)
         if status != OK:
             return None
         lattice = lattice_of(starts, self._unknown[:size], scores, ahead, p.edge, Belief(self._entry))
         _, gammas = posteriors_of(p, lattice, Belief(scores[-1]).posterior())
         return gammas[:, : p.n_labels]
+
+    def _entries(self, items: tuple[Any, ...]) -> Entries | None:
+        """The attributes of a sequence; None where the items cannot be read."""
+        return self._ids.entries(items) if self._ids is not None and items else None
 
     def _held(self, items: Any) -> tuple[Any, ...]:
         """A list or tuple of items, which no other thread can change; empty where it is something else or too long."""

@@ -1,16 +1,17 @@
 """Viterbi for a stream: labels that no later row can change.
 
 The label of a row is final when the best paths to all labels that are possible at the head of the stream go through it
-(`kernels.viterbi`). `StreamWindow` holds the rows; here is how many of them have their final label.
+(`viterbi.hpp`). `StreamWindow` holds the rows; here is how many of them have their final label.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from chainfold.core import coalesced, follow, origins, trace
+from chainfold.core.faults import check_memory
 from chainfold.inference.buffer import Buffer
 from chainfold.inference.decoder import Decoder
-from chainfold.kernels.viterbi import coalesced, follow, origins, trace
 
 
 class StreamViterbi:
@@ -32,8 +33,12 @@ class StreamViterbi:
         if self.done == known:  # the first new row is the oldest without a label
             self.origin = np.arange(self.origin.size)
             first += 1
-        if follow(back[first:], heads, self.origin):
-            self.done += coalesced(back[self.done :], heads, self.origin, rows["label"][self.done :])
+        status, agree = follow(back[first:], heads, self.origin)
+        check_memory(status)
+        if agree:
+            status, count = coalesced(back[self.done :], heads, self.origin, rows["label"][self.done :])
+            check_memory(status)
+            self.done += count
 
     def finish(self, rows: Buffer) -> None:
         """The sequence ends with the last row: all labels are final."""

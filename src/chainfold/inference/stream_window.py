@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, check_block, frozen
 from chainfold.chain.vocabulary import label_names
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief, widened
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.forward_pass import lattice_of
@@ -32,7 +33,6 @@ from chainfold.inference.quantities import Quantities, Sums
 from chainfold.inference.result import SequenceResults, Tagged, joined
 from chainfold.inference.stream_viterbi import StreamViterbi
 from chainfold.inference.tagger import DEFAULT_MEMORY
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead

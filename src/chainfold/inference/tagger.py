@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block, frozen
 from chainfold.chain.vocabulary import label_names
+from chainfold.core import best_probability, coalesce, draw, entropy, given_probability, rank, trace, trace_ranked
+from chainfold.core.faults import check_memory
+from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.forward_pass import lattice_of
@@ -33,8 +36,6 @@ from chainfold.errors import BadSetting
 from chainfold.inference.decoder import SCORERS, Decoder, Labels, Scored, Scorer, posteriors_of
 from chainfold.inference.result import SequenceResults, Tagged
 from chainfold.inference.sentence import SentenceTagger
-from chainfold.kernels import posteriors, viterbi
-from chainfold.core.slots import Lattice
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model
 from chainfold.system.prefetch import made_ahead
@@ -204,7 +205,7 @@ class _Record:
     given: Labels
     heads: NDArray[np.int64]  # the labels that are possible at its end
     finals: NDArray[np.int64]  # [S] the best last label of each sequence that ends here
-    ranked_finals: NDArray[np.int64]  # [S, k] the k best last states, see `kernels.viterbi.rank`
+    ranked_finals: NDArray[np.int64]  # [S, k] the k best last states, see `rank` in `viterbi.hpp`
     entry: Belief | None  # the forward vector before it, where such are kept
     sequences: SequenceResults
     states: dict[str, Any] = field(default_factory=dict)  # by strand: the state of its last position, once settled
@@ -262,7 +263,7 @@ class _Recording:
         back = np.empty((scored.starts.size, n, k), np.uint32)
         finals, gaps = np.empty((count, k), np.int64), np.empty((count, k))
         if k:
-            viterbi.rank(*scored[:4], self._ranked, back, finals, gaps)
+            check_memory(rank(*scored[:4], self._ranked, back, finals, gaps))
         return back, finals, gaps
 
     def _accounts(
@@ -272,15 +273,15 @@ class _Recording:
         accounts: dict[str, Floats] = {}
         if self._want.probability:
             best = accounts["log_probability"] = np.empty(finals.size)
-            posteriors.best_probability(lattice, ends, back, finals, self._logs, self._logs_total, best)
+            check_memory(best_probability(lattice, ends, back, finals, self._logs, self._logs_total, best))
         if self._want.given:
             given = accounts["given"] = np.empty(finals.size)
-            posteriors.given_probability(lattice, ends, self._before, self._given_total, given)
+            given_probability(lattice, ends, self._before, self._given_total, given)
             self._before = int(lattice.labels[-1])
         if self._want.entropy:
-            entropy = accounts["entropy"] = np.empty(finals.size)
+            entropies = accounts["entropy"] = np.empty(finals.size)
             log_edge = self._potentials.log_edge if lattice.edge is self._potentials.edge else np.empty(0)
-            posteriors.entropy(lattice, ends, log_edge, self._entropy, self._entropy_total, entropy)
+            check_memory(entropy(lattice, ends, log_edge, self._entropy, self._entropy_total, entropies))
         return accounts
 
 
@@ -333,7 +334,7 @@ class _Best:
             return Settled(record.index, int(record.finals[-1]))
         if self._target is not None:
             before = record.heads.copy()
-            viterbi.coalesce(arrays["back"], before)
+            coalesce(arrays["back"], before)
             reached = self._reached[before]
             self._reached[record.heads] = reached
             if (reached == reached[0]).all():
@@ -344,12 +345,12 @@ class _Best:
 
     def back(self, record: _Record, arrays: Arrays, state: Any) -> Any:
         before = np.array([state])
-        viterbi.coalesce(arrays["back"], before)
+        coalesce(arrays["back"], before)
         return int(before[0])
 
     def finish(self, record: _Record, arrays: Arrays, state: Any) -> dict[str, Any]:
         labels = np.empty(record.starts.size, np.int32)
-        viterbi.trace(arrays["back"], state, labels)
+        trace(arrays["back"], state, labels)
         return {"labels": labels}
 
 
@@ -391,7 +392,7 @@ class _Marginals:
             uniforms = self._random.random((record.starts.size, self._want.samples))  # consumed position by position
             labels = np.empty((1 + record.starts.size, self._want.samples), np.int32)
             labels[:1] = self._drawn
-            posteriors.draw(lattice, gammas, uniforms, labels)
+            check_memory(draw(lattice, gammas, uniforms, labels))
             self._drawn = labels[-1:].copy()
             results["samples"] = labels[1:].T
         return results
@@ -405,7 +406,7 @@ class _Marginals:
 
 
 class _Ranked:
-    """The k best labellings of each sequence. State: a label and a rank for each, see `kernels.viterbi.rank`."""
+    """The k best labellings of each sequence. State: a label and a rank for each, see `rank` in `viterbi.hpp`."""
 
     name = "ranked"
 
@@ -427,7 +428,7 @@ class _Ranked:
 
     def _trace(self, record: _Record, arrays: Arrays, state: Any) -> tuple[NDArray[np.int64], Labels]:
         states, labels = state.copy(), np.empty((state.size, record.starts.size), np.int32)
-        viterbi.trace_ranked(record.ends, arrays["ranks"], record.ranked_finals, states, labels)
+        trace_ranked(record.ends, arrays["ranks"], record.ranked_finals, states, labels)
         return states, labels
 
 

@@ -1,4 +1,4 @@
-"""The rows of weights that a block's attributes need, looked up once per block for the kernels."""
+"""The rows of weights that a block's attributes need, looked up once per block for the core."""
 
 from __future__ import annotations
 
@@ -10,31 +10,44 @@ from chainfold.core.slots import BlockRows
 from chainfold.model.layout import Layout
 
 
-def find_block_rows(layout: Layout, block: Block, room: BlockRows | None = None) -> BlockRows:
-    """The rows of a block's attributes, in the arrays of `room_for` or, unless given, in new ones."""
-    positions, entries, values = _sizes(block)
-    if room is None:
-        rows = _new(positions, entries, values)
-    else:
-        rows = BlockRows(room.begin[: positions + 1], room.turn[:positions], room.row[:entries], room.value[:values])
-    find_rows(block.offsets, block.ids, block.values, layout.rows, rows)
-    return rows
+class RowFinder:
+    """Finds the rows of one block after another, in arrays that are used again for the next one."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._room = _room(0, 0, valued=False)
+
+    def find(self, block: Block) -> BlockRows:
+        """The rows of a block, valid until the next one's are asked for."""
+        positions, entries = _sizes(block)
+        valued = block.values.size > 0
+        while True:
+            begin, turn, row, value = self._room
+            if turn.size >= positions and row.size >= entries and value.size >= entries * valued:
+                room = BlockRows(begin[: positions + 1], turn[:positions], row, value)
+                entries = find_rows(block.offsets, block.ids, block.values, self._layout.rows, room)
+                if entries <= row.size:
+                    return room._replace(row=row[:entries], value=value[: entries * valued])
+            self._room = _room(*(1 << max(size - 1, 0).bit_length() for size in (positions, entries)), valued=valued)
 
 
-def room_for(block: Block, room: BlockRows | None) -> BlockRows:
-    """Arrays that are large enough for the rows of a block: those given, or new ones with some to spare."""
-    sizes = _sizes(block)
-    if room is not None and all(array.size >= size for array, size in zip(room[1:], sizes, strict=True)):
-        return room
-    return _new(*(1 << max(size - 1, 0).bit_length() if size else 0 for size in sizes))
+def find_block_rows(layout: Layout, block: Block) -> BlockRows:
+    """The rows of a block's attributes, in new arrays without room to spare."""
+    positions, entries = _sizes(block)
+    valued = block.values.size > 0
+    while True:
+        room = _room(positions, entries, valued=valued)
+        needed = find_rows(block.offsets, block.ids, block.values, layout.rows, room)
+        if needed <= entries:
+            return room._replace(row=room.row[:needed], value=room.value[: needed * valued])
+        entries = needed
 
 
-def _sizes(block: Block) -> tuple[int, int, int]:
-    """Positions, entries and values."""
-    entries = int(block.offsets[-1] - block.offsets[0])
-    return block.labels.size, entries, entries if block.values.size else 0
+def _sizes(block: Block) -> tuple[int, int]:
+    """Positions and attributes."""
+    return block.labels.size, int(block.offsets[-1] - block.offsets[0])
 
 
-def _new(positions: int, entries: int, values: int) -> BlockRows:
-    begin, turn, row = (np.empty(size, np.int64) for size in (positions + 1, positions, entries))
-    return BlockRows(begin, turn, row, np.empty(values))
+def _room(positions: int, entries: int, *, valued: bool) -> BlockRows:
+    begin, turn = np.empty(positions + 1, np.int64), np.empty(positions, np.int64)
+    return BlockRows(begin, turn, np.empty(entries, np.uint32), np.empty(entries if valued else 0))

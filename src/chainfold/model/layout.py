@@ -4,7 +4,7 @@ The weights of a model are one flat vector: for each attribute its row of (label
 transitions V[i, j]; then, for each edge attribute b, U[b, i, j]. A layout says which rows there are: all labels for
 each attribute, or the pairs that occur in some data. Gradients and counts have the same layout.
 
-Kernels work on *slots*, the same numbers padded for vector loads (see `kernels.slots`); the layout carries weights
+Kernels work on *slots*, the same numbers padded for vector loads (see `core.slots`); the layout carries weights
 into slots and counts out of them.
 """
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL, Source, has_weights, vocabulary_of
+from chainfold.core.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.core.slots import WIDTH, FeatureIndex, RowLayout, Slots, aligned, padded, tiles_of
 
 Floats = NDArray[np.float64]
 
@@ -108,12 +108,11 @@ class Layout:
     @cached_property
     def rows(self) -> RowLayout:
         """The shape of the state weights, for kernels."""
-        tiles = tiles_of(self.n_labels)
         if self.row_offsets is None or self.row_labels is None:
-            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), tiles, self.width)
+            return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), self.width)
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
-        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, tiles, self.width)
+        return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, self.width)
 
     @cached_property
     def features(self) -> FeatureIndex:

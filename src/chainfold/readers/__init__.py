@@ -23,7 +23,6 @@ Begin with `columns` (what every reader gives) and `formats` (which reader reads
     annotate         writes an input again with new columns, in its own format
     chain_text       writes a chain as CRFsuite's lines
     row_digest       a digest of rows, by which rows that were appended before are recognised
-    *_kernels        compiled: fields of lines, new fields in old lines, digits of numbers, attributes of items
 
-May import `errors`, `escape`, `system` and `chain`. Modules import from those listed before them, not after.
+May import `errors`, `escape`, `system`, `jit` and `chain`. Modules import from those listed before them, not after.
 """

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import frozen
 from chainfold.errors import BadFile, ChainfoldError
+from chainfold.jit.digit_kernels import LONGEST, number_texts
+from chainfold.jit.splice_kernels import SPACE, Fields, Places, line_places, splice
 from chainfold.readers.columns import NUMBER, SYMBOL
-from chainfold.readers.digit_kernels import LONGEST, number_texts
 from chainfold.readers.inputs import (
     Raw,
     RawFields,
@@ -37,7 +38,6 @@ from chainfold.readers.inputs import (
     TableKind,
     count_of,
 )
-from chainfold.readers.splice_kernels import SPACE, Fields, Places, line_places, splice
 from chainfold.readers.text import rows_of_fields
 
 Values = NDArray[Any]

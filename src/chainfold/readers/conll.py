@@ -15,10 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from chainfold.errors import BadFile, BadLines, BadSetting
-from chainfold.readers.columns import Stretch
-from chainfold.readers.inputs import Chunk, RawLines, count_of
-from chainfold.readers.text import HASH, LineReader, Taken, ambiguous, comment_prefix, counted, line_of, symbols_of
-from chainfold.readers.text_kernels import (
+from chainfold.jit.decorator import OK
+from chainfold.jit.text_kernels import (
     AMBIGUOUS,
     COLUMNS,
     FAULT,
@@ -29,7 +27,9 @@ from chainfold.readers.text_kernels import (
     ConllArrays,
     conll_rows,
 )
-from chainfold.system.jit import OK
+from chainfold.readers.columns import Stretch
+from chainfold.readers.inputs import Chunk, RawLines, count_of
+from chainfold.readers.text import HASH, LineReader, Taken, ambiguous, comment_prefix, counted, line_of, symbols_of
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _NEVER_MISSING = {"form", "lemma"}  # where CoNLL-U's "_" is the word itself

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import position_of
 from chainfold.errors import BadFile, BadLines
-from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
-from chainfold.readers.inputs import Chunk, RawLines, count_of, line_ends
-from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
-from chainfold.readers.text_kernels import (
+from chainfold.jit.decorator import OK
+from chainfold.jit.text_kernels import (
     AMBIGUOUS,
     DECLARATION,
     FAULT,
@@ -24,7 +22,9 @@ from chainfold.readers.text_kernels import (
     AttributeArrays,
     attribute_rows,
 )
-from chainfold.system.jit import OK
+from chainfold.readers.columns import ATTRIBUTES, EDGE, LABEL, VALUES_SUFFIX, Stretch
+from chainfold.readers.inputs import Chunk, RawLines, count_of, line_ends
+from chainfold.readers.text import LineReader, Taken, ambiguous, not_numbers, symbols_of
 
 # A declaration, an attribute without a name, or one with a colon and no value; a colon may be escaped
 _WRONG_FIELD = re.compile(

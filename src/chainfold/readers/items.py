@@ -1,7 +1,7 @@
 """Lists of items to the texts and values of their attributes, without a step of Python for each.
 
-A kernel reads dicts, texts and numbers where they are in memory (`item_kernels`). What it cannot read, which is all but
-the built-in types themselves, is left to `sequences`, which defines what attributes items have.
+A kernel reads dicts, texts and numbers where they are in memory (`jit.item_kernels`). What it cannot read, which is all
+but the built-in types themselves, is left to `sequences`, which defines what attributes items have.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.readers.item_kernels import FULL, TYPES, read_items
-from chainfold.system.jit import OK
+from chainfold.jit.decorator import OK
+from chainfold.jit.item_kernels import FULL, TYPES, read_items
 
 _TEXT = 16  # bytes of text for which there is room for each attribute
 
@@ -35,7 +35,7 @@ class ItemTexts(NamedTuple):
 class ItemReader:
     """Reads the items of lists and tuples, as many at a time as it has room for.
 
-    What it gives is in arrays that it uses again. Requires `system.objects.are_readable`.
+    What it gives is in arrays that it uses again. Requires `jit.objects.are_readable`.
     """
 
     def __init__(self, entries: int) -> None:

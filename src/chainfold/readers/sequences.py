@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from chainfold.chain.strings import StringTable
 from chainfold.chain.vocabulary import characters, label_name
 from chainfold.errors import BadChain
+from chainfold.jit.objects import are_readable
 from chainfold.readers.columns import ATTRIBUTES, LABEL, NUMBER, SYMBOL, VALUES_SUFFIX, WEIGHT, Stretch
 from chainfold.readers.items import ItemReader, ItemTexts
 from chainfold.readers.text import counted
-from chainfold.system.objects import are_readable
 from chainfold.system.validate import MOST_WEIGHT
 
 _ROWS, _ENTRIES = 65536, 1 << 20  # of a stretch, at least

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from chainfold.chain.strings import StringTable
 from chainfold.errors import BadFile
+from chainfold.jit.decorator import OK
+from chainfold.jit.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE, quoted_rows
 from chainfold.readers.columns import Stretch
 from chainfold.readers.inputs import (
     CHUNK,
@@ -25,8 +27,6 @@ from chainfold.readers.inputs import (
     chunks,
     count_of,
 )
-from chainfold.readers.text_kernels import FAULT, HEAD, LAST, SEEN, START, STATE_SIZE, quoted_rows
-from chainfold.system.jit import OK
 
 HASH = "#"  # what comments begin with in CoNLL-U, and usually elsewhere
 _SHOWN = 40  # letters of a line

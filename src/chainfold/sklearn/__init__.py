@@ -6,7 +6,6 @@
     sentences      sequences that are lists of tokens, or mappings with a list of tokens and one of labels
     fit_record     what a model remembers of X and y: labels that are numbers, the columns of arrays
     predictions    results of the tagger by sequence
-    marginal_kernels   compiled: marginals as dicts
     log            the iterations of `fit`, in memory and on stderr
     base           scikit-learn's BaseEstimator, which is optional
 

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import checked_weights
 from chainfold.errors import BadChain
+from chainfold.jit.marginal_kernels import fill
 from chainfold.model.layout import Floats
 from chainfold.sklearn.crf_inputs import Lengths
-from chainfold.sklearn.marginal_kernels import fill
 
 Objects = NDArray[np.object_]
 

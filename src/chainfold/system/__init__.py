@@ -1,4 +1,4 @@
-"""The operating system: files, temporary storage, threads, signals, compiled code. It knows nothing of chains.
+"""The operating system: files, temporary storage, threads, signals. It knows nothing of chains.
 
     files           atomic writes, locks, temporary folders
     storage         folders of files, here or behind a URI
@@ -10,10 +10,6 @@
     prefetch        read ahead in another thread
     signals         stop on SIGINT, SIGTERM and SIGHUP
     machine         what differs between operating systems: locks, reads at a place, cores, memory
-    jit             `kernel`: numba's njit with explicit arithmetic
-    intrinsics      words and prefetch instructions for kernels
-    objects         Python's own objects for kernels that hold the interpreter lock
-    kernel_cache    compiled kernels on disk
 
 Only `errors` and `escape` are imported here. Begin reading with `files`.
 """

@@ -61,12 +61,6 @@ class Arguments(NamedTuple):
         return f"sequence {sequence}, position {position}"
 
 
-def most_labellings(k: int, n_labels: int, length: int) -> int:
-    """min(k, n_labels^length) without numbers much larger than k."""
-    labellings: int = n_labels ** min(length, k.bit_length())
-    return min(k, labellings)
-
-
 def check_tensors(**given: object) -> None:
     """Raise `ChainfoldError` where something else than a tensor or None is given."""
     for name, value in given.items():

@@ -1,52 +1,33 @@
-"""Log likelihoods of a batch and their gradients, on the host with numba kernels.
-
-A sequence is worked on in doubles with one matrix of transitions (`batch_kernels`), a long one in stretches
-(`cpu_cuts`). One whose numbers leave the range of a double, or whose positions have transitions of their own, takes the
-general way (`cpu_general`).
-"""
+"""Log likelihoods of a batch and their gradients, on the host: its tensors as arrays (`engines.emissions`)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.errors import ChainfoldError
-from chainfold.core.faults import OK
+from chainfold.engines.emissions import (
+    Batch,
+    Gradient,
+    Numbers,
+    Rows,
+    Threads,
+    add_gradients,
+    log_partitions,
+    tag_scores,
+)
+from chainfold.errors import BadSetting, ChainfoldError
 from chainfold.model.layout import Floats
 from chainfold.torch.arguments import UNKNOWN, Arguments
-from chainfold.torch.batch_kernels import (
-    backward_stretches,
-    check_tags,
-    count_tags,
-    forward_stretches,
-    score_tags,
-    take_sums,
-)
-from chainfold.torch.cpu_batch import CpuBatch, numpy_type
-from chainfold.torch.cpu_cuts import cut_backward, cut_forward
-from chainfold.torch.cpu_general import GradientSums, add_sequence, passed_sequence
-from chainfold.torch.cpu_threads import run
 from torch import Tensor
 
-
-class Observed(NamedTuple):
-    """The tags of a batch."""
-
-    tags: NDArray[np.int64]  # [R]
-    known: bool  # else some positions have a set of labels
-
-
-class Gradients(NamedTuple):
-    """Derivatives by the emissions, the transitions, start and end scores, and the edges of positions."""
-
-    emissions: NDArray[np.float32] | Floats  # [R, N]
-    transitions: NDArray[np.float32] | Floats  # [N, N]
-    start: NDArray[np.float32] | Floats  # [N]
-    end: NDArray[np.float32] | Floats  # [N]
-    edges: NDArray[np.float32] | Floats  # [R, N, N], or empty
+_MOST_KEPT = 1 << 16  # positions of a batch without a mask whose layout is kept for the next one
+_NUMPY_TYPES = torch.float32, torch.float64
 
 
 def log_likelihoods(inputs: Arguments, tags: Tensor | None, alpha: Floats) -> tuple[Floats, bool]:
@@ -55,37 +36,100 @@ def log_likelihoods(inputs: Arguments, tags: Tensor | None, alpha: Floats) -> tu
     alpha: [P, width], the forward vectors out, not a number at the start of a sequence that has none.
     """
     if tags is None:
-        return _log_partitions(CpuBatch(inputs), alpha), True
-    batch = CpuBatch(inputs._replace(allowed=None))
-    seen = _observed(batch, inputs, tags)
-    log_z = _log_partitions(batch, alpha)
-    if seen.known:
-        score = _tag_scores(batch, seen)
+        return log_partitions(batch_of(inputs), alpha), True
+    batch, flat = batch_of(inputs._replace(allowed=None)), _flat(tags)
+    known = _check_tags(inputs, flat[batch.layout.rows], batch.layout.rows) and inputs.allowed is None
+    log_z = log_partitions(batch, alpha)
+    if known:
+        score = tag_scores(batch, flat)
     else:
-        score = _log_partitions(CpuBatch(_allowing(inputs, seen)), np.empty_like(alpha))
+        score = log_partitions(batch_of(_allowing(inputs, flat)), np.empty_like(alpha))
     with np.errstate(invalid="ignore"):  # -inf - -inf: there is no labelling at all
-        return score - log_z, seen.known
+        return score - log_z, known
 
 
-def gradients(inputs: Arguments, tags: Tensor | None, known: bool, alpha: Floats, factor: Floats) -> Gradients:
-    """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags)."""
+def gradients(
+    inputs: Arguments, tags: Tensor | None, known: bool, alpha: Floats, factor: Floats
+) -> tuple[NDArray[Any], ...]:
+    """The gradient of Σ_s factor[s] · (log likelihood of sequence s, or its log Z without tags).
+
+    Derivatives by the emissions [R, N], the transitions [N, N], start and end scores [N], and edges [R, N, N] or empty.
+    """
     if tags is None:
-        batch = CpuBatch(inputs)
-        total = GradientSums.of(batch)
-        _add_gradients(batch, alpha, factor, total)
+        batch = batch_of(inputs)
+        total = Gradient.of(batch)
+        add_gradients(batch, alpha, factor, total)
     else:
-        batch = CpuBatch(inputs._replace(allowed=None))
-        seen, total = Observed(_flat(tags), known), GradientSums.of(batch)
-        _add_gradients(batch, alpha, -factor, total, seen)
+        batch, flat = batch_of(inputs._replace(allowed=None)), _flat(tags)
+        total = Gradient.of(batch)
+        add_gradients(batch, alpha, -factor, total, flat if known else None)
         if not known:
-            partial, again = CpuBatch(_allowing(inputs, seen)), np.empty_like(alpha)
-            _log_partitions(partial, again)
-            _add_gradients(partial, again, factor, total)
-    transitions, start, end = (
-        np.empty(like.shape, numpy_type(like)) for like in (inputs.transitions, inputs.start, inputs.end)
+            partial, again = batch_of(_allowing(inputs, flat)), np.empty_like(alpha)
+            log_partitions(partial, again)
+            add_gradients(partial, again, factor, total)
+    n = batch.n_labels
+    return total.emissions, total.pairs[:, :n].copy(), total.ends[0, :n].copy(), total.ends[1, :n].copy(), total.edges
+
+
+def batch_of(inputs: Arguments) -> Batch:
+    """The arrays of a batch."""
+    n = inputs.n_labels
+    return Batch(
+        numbers(inputs.emissions).reshape(-1, n),
+        numbers(inputs.transitions),
+        numbers(inputs.start),
+        numbers(inputs.end),
+        _rows(inputs),
+        None if inputs.allowed is None else np.ascontiguousarray(inputs.allowed.numpy() != 0).reshape(-1, n),
+        None if inputs.edges is None else numbers(inputs.edges).reshape(-1, n, n),
+        threads(),
     )
-    take_sums(total.pairs, total.ends, transitions, start, end)
-    return Gradients(total.emissions, transitions, start, end, total.edges)
+
+
+def numbers(tensor: Tensor) -> Numbers:
+    """The numbers of a tensor, in float32 unless they are in float64."""
+    if tensor.dtype not in _NUMPY_TYPES:
+        tensor = tensor.float()
+    array: Numbers = tensor.detach().contiguous().numpy()
+    return array
+
+
+def doubles(tensor: Tensor) -> Floats:
+    array: Floats = tensor.detach().double().contiguous().numpy()
+    return array
+
+
+def threads() -> Threads:
+    """As many threads as torch uses itself."""
+    count = torch.get_num_threads()
+    return Threads(count, _pool(count) if count > 1 else None)
+
+
+@cache
+def _pool(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="chainfold")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def _rows(inputs: Arguments) -> Rows:
+    """The sequences of a batch."""
+    n, by_position = inputs.n_labels, not inputs.batch_first
+    if inputs.cu_seqlens is not None:
+        offsets = inputs.cu_seqlens.numpy().astype(np.int64)
+        if offsets[0] != 0 or offsets[-1] != inputs.positions or (np.diff(offsets) < 0).any():
+            asked = f"from 0 to {inputs.positions}, the number of rows, in ascending order"
+            raise BadSetting("cu_seqlens", offsets, asked)
+        return Rows.of(np.arange(inputs.positions), offsets, n)
+    if inputs.mask is not None:
+        return Rows.of_mask(inputs.mask.numpy() != 0, n, by_position)
+    length = inputs.emissions.shape[1 if inputs.batch_first else 0]
+    make = _kept if inputs.positions <= _MOST_KEPT else Rows.of_table
+    return make(inputs.n_sequences, length, n, by_position)
+
+
+_kept = lru_cache(maxsize=32)(Rows.of_table)
 
 
 def _flat(tags: Tensor) -> NDArray[np.int64]:
@@ -94,86 +138,24 @@ def _flat(tags: Tensor) -> NDArray[np.int64]:
     return flat
 
 
-def _observed(batch: CpuBatch, inputs: Arguments, tags: Tensor) -> Observed:
-    """The tags, checked; raises where one is no label."""
-    flat = _flat(tags)
-    row, unknown = check_tags(batch.layout.rows, flat, inputs.n_labels, UNKNOWN)
-    if row >= 0:
+def _check_tags(inputs: Arguments, tags: NDArray[np.int64], rows: NDArray[np.int64]) -> bool:
+    """Whether all tags are known; raises where one is no label. tags: [P]"""
+    if not tags.size or (tags.min() >= 0 and tags.max() < inputs.n_labels):
+        return True
+    unknown = tags == UNKNOWN
+    wrong = np.flatnonzero(~unknown & ((tags < 0) | (tags >= inputs.n_labels)))
+    if wrong.size:
         raise ChainfoldError(
-            f"the tag at {inputs.place(row)} is {int(flat[row])}, but tags go from 0 to {inputs.n_labels - 1} "
-            f"({UNKNOWN} for an unknown one)."
+            f"the tag at {inputs.place(int(rows[wrong[0]]))} is {int(tags[wrong[0]])}, but tags go from 0 to "
+            f"{inputs.n_labels - 1} ({UNKNOWN} for an unknown one)."
         )
-    return Observed(flat, not unknown and inputs.allowed is None)
+    return not unknown.any()
 
 
-def _allowing(inputs: Arguments, seen: Observed) -> Arguments:
+def _allowing(inputs: Arguments, tags: NDArray[np.int64]) -> Arguments:
     """A copy of the batch that allows only labels that agree with the tags."""
-    allowed = np.arange(inputs.n_labels) == seen.tags[:, None]
-    allowed[seen.tags == UNKNOWN] = True
+    allowed = np.arange(inputs.n_labels) == tags[:, None]
+    allowed[tags == UNKNOWN] = True
     if inputs.allowed is not None:
         allowed &= inputs.allowed.numpy().reshape(allowed.shape) != 0
     return inputs._replace(allowed=torch.from_numpy(allowed.reshape(inputs.emissions.shape)))
-
-
-def _log_partitions(batch: CpuBatch, alpha: Floats) -> Floats:
-    """[S] log Z of each sequence; alpha: [P, width], the forward vectors out, not a number where there are none."""
-    layout = batch.layout
-    count = layout.offsets.size - 1
-    if batch.own_edges or batch.transitions.only_wide:
-        log_z, failed = np.zeros(count), np.flatnonzero(np.diff(layout.offsets))
-    else:
-        stretches, pasts = cut_forward(batch)
-        places = layout.places(stretches)
-        values, status = np.empty((2, stretches.cuts.size - 1))
-        run(
-            lambda low, high: forward_stretches(
-                batch.scores, places, batch.steps, pasts, low, high, alpha, values, status
-            ),
-            stretches.tasks,
-        )
-        log_z = stretches.summed(values, count)
-        failed = np.flatnonzero(status != OK)
-        if stretches.sequence is not None:
-            failed = np.unique(stretches.sequence[failed])
-    for s in failed:
-        log_z[s] = passed_sequence(batch, int(s))[1]
-        alpha[layout.offsets[s] : layout.offsets[s + 1], 0] = np.nan
-    return log_z
-
-
-def _tag_scores(batch: CpuBatch, seen: Observed) -> Floats:
-    """[S] the score of each sequence's tags."""
-    layout = batch.layout
-    places, score = layout.places(layout.stretches), np.empty(layout.stretches.cuts.size - 1)
-    scores = batch.transitions.scores
-    run(
-        lambda low, high: score_tags(batch.scores, places, scores, batch.edges, seen.tags, low, high, score),
-        layout.stretches.tasks,
-    )
-    return layout.stretches.summed(score, layout.offsets.size - 1)
-
-
-def _add_gradients(
-    batch: CpuBatch, alpha: Floats, factor: Floats, total: GradientSums, seen: Observed | None = None
-) -> None:
-    """Add factor times the gradient of log Z, and take off that of the tags' scores.
-
-    alpha: of `_log_partitions`
-    """
-    layout = batch.layout
-    stretches, futures = cut_backward(batch, alpha)
-    places, shares = layout.places(stretches), stretches.of_sequences(factor)
-
-    def work(low: int, high: int) -> tuple[Floats, Floats]:
-        pairs, ends = np.zeros_like(total.pairs), np.zeros_like(total.ends)
-        backward_stretches(places, batch.steps, futures, low, high, alpha, shares, total.emissions, pairs, ends)
-        if seen is not None and seen.known:
-            count_tags(places, seen.tags, low, high, -shares, total.emissions, pairs, ends, total.edges)
-        return pairs, ends
-
-    for pairs, ends in run(work, stretches.tasks):
-        total.pairs[:] += pairs
-        total.ends[:] += ends
-    present = np.flatnonzero(np.diff(layout.offsets))
-    for s in present[np.isnan(alpha[layout.offsets[present], 0])]:
-        add_sequence(batch, int(s), float(factor[s]), total)

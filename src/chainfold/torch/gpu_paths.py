@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from chainfold.cuda.launch import CHUNK_LABELS
 from chainfold.errors import ChainfoldError
-from chainfold.torch.arguments import Arguments, most_labellings
+from chainfold.torch.arguments import Arguments
 from chainfold.torch.gpu import log_likelihoods, on_its_card, posteriors_of
 from chainfold.torch.gpu_batch import GpuBatch
 from torch import Tensor
@@ -100,6 +100,8 @@ def ranked(inputs: Arguments, k: int) -> list[tuple[list[list[int]], Tensor]]:
     """The k best labellings of each sequence and their scores."""
     _, top = best(inputs)
     gpu, lengths = GpuBatch(inputs), _lengths(inputs)
+    from chainfold.inference.emission_paths import most_labellings
+
     k = max((most_labellings(k, gpu.n_labels, length) for _, length in lengths), default=1)
     gaps = gpu.zeros(gpu.sequences, k, dtype=torch.float64)
     labels = gpu.room(gpu.positions, k, dtype=torch.int64)

@@ -71,8 +71,7 @@ def _fake(*arguments: Any) -> Results:
 
 
 def _host_backward(factor: Tensor, vectors: Tensor, known: Tensor, *arguments: Any) -> Gradient:
-    from chainfold.torch.cpu import gradients
-    from chainfold.torch.cpu_batch import doubles
+    from chainfold.torch.cpu import doubles, gradients
 
     inputs, tags = Arguments(*arguments[:-1]), arguments[-1]
     parts = gradients(inputs, tags, bool(known), vectors.numpy(), doubles(factor))

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold import core
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import share
 from chainfold.engines.workspace import Workspace
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
-from chainfold.kernels import vectors
 from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
@@ -161,7 +161,7 @@ class Objective:
         self._begun = True
         gradient = evaluation.expected
         how = (gradient, self._observed, point, self._c2)
-        square, score = self._threads.run(vectors.penalise, point.size, 2, *how).tolist()
+        square, score = self._threads.run(core.penalise, point.size, 2, *how).tolist()
         gradient[self._space.held_places] = 0.0
         return self._c2 * square - (score - evaluation.log_z), gradient
 
@@ -186,7 +186,7 @@ class BatchObjective:
     def __call__(self, batch: int, point: Floats) -> tuple[float, Floats]:
         low, high = (int(border) for border in self._borders[batch : batch + 2])
         problem = Problem(self._space.nameless(point), self._space.source, Settings(), self._workspace)
-        tally = share(problem, Potentials.of(problem), low, high).tally
+        tally = share(WeightSource(problem), low, high).tally
         assert tally.observed is not None, "a training chain is labelled"
         likelihood = tally.score - tally.log_z
         layout = self._space.layout

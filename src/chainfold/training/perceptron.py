@@ -4,8 +4,8 @@
     pa      passive-aggressive         …by just enough to put the labels ahead of it
     arow    adaptive regularisation    …and less where a weight has been seen often
 
-They take the settings of CRFsuite's algorithms of the same names; `kernels.perceptron_update` has the formulas. They
-keep one block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
+They take the settings of CRFsuite's algorithms of the same names; `perceptron.hpp` has the formulas. They keep one
+block and three numbers for each weight: itself, its part of the average or its variance, and room for a step.
 
 Sequences are trained on as a whole; one of more than `longest` positions is cut into pieces of that length,
 and where no sequence begins in a whole block it is cut at the block's end as well. The transition between two pieces
@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfold import core
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block
+from chainfold.core.faults import check
+from chainfold.core.slots import RowLayout, Slots, aligned
 from chainfold.errors import (
     BadSetting,
     ChainfoldError,
     EmptyChain,
 )
-from chainfold.kernels import perceptron_update as kernels
-from chainfold.core.faults import check
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
@@ -46,8 +47,43 @@ from chainfold.training.optimisers.base import (
 )
 
 SMALL_LOSS = "converged: the mean loss of an epoch is small"
-ALGORITHMS = {"ap": kernels.PERCEPTRON, "pa": kernels.PASSIVE_AGGRESSIVE, "arow": kernels.AROW}
+ALGORITHMS = {"ap": core.PERCEPTRON, "pa": core.PASSIVE_AGGRESSIVE, "arow": core.AROW}
 _OF_SOME = {"type": "pa", "c": "pa", "error_sensitive": "pa", "averaging": "ap pa", "variance": "arow", "gamma": "arow"}
+
+
+class UpdateRule(NamedTuple):
+    """Reach of a step."""
+
+    algorithm: int  # core.PERCEPTRON, core.PASSIVE_AGGRESSIVE or core.AROW
+    type: int  # of passive-aggressive: 0, 1 or 2
+    c: float
+    error_sensitive: bool
+    averaging: bool
+    gamma: float
+
+
+class Learner(NamedTuple):
+    """The weights in training, the model's shape, and the space to work in."""
+
+    rows: RowLayout
+    blank: NDArray[np.float64]  # [width]  0 for a label, -inf for padding
+    first: NDArray[np.float64]  # [width]  -inf also for labels that may not begin a sequence
+    last: NDArray[np.float64]  # [width]  …that may not end one
+    exists: NDArray[np.bool_]  # [slots]  which slots are weights of the model; the others stay as they are
+    weights: NDArray[np.float64]  # [slots]
+    slots: Slots  # the same memory, by parts
+    second: NDArray[np.float64]  # [slots]  u where averaged, Σ of AROW, else empty
+    delta: NDArray[np.float64]  # [slots]  Δ while it is gathered, else zero
+    edge: NDArray[np.float64]  # [N · width]  e_t of one position
+
+
+class Scratch(NamedTuple):
+    """Space for the longest piece of a block."""
+
+    lattice: NDArray[np.float64]  # [longest, width]
+    path: NDArray[np.int32]  # [longest]
+    touched: NDArray[np.int64]  # [twice the features of a path]
+    amount: NDArray[np.float64]  # likewise
 
 
 @dataclass(frozen=True)
@@ -155,7 +191,7 @@ class PerceptronTrainer:
             "it has finite weights where the model forbids",
         )
         finite("second", given["second"])
-        if self._rule.algorithm == kernels.AROW:
+        if self._rule.algorithm == core.AROW:
             within("second", given["second"], 0.0, LARGEST)  # variances
         epoch, place, seen, pieces, converged = given["counters"].tolist()
         most = MOST, self._closed.size - 1, MOST, MOST, 1
@@ -176,7 +212,7 @@ class PerceptronTrainer:
         known = np.minimum.reduceat(block.labels, begins[:-1]) > NO_LABEL
         order = self._shuffled(1 + number, begins.size - 1)
         order = order[known[order]]
-        status, fault, loss = kernels.learn(
+        status, fault, loss = core.learn_pieces(
             block,
             find_block_rows(self._layout, block),
             begins,
@@ -220,28 +256,26 @@ class PerceptronTrainer:
         )
 
 
-def _rule(settings: PerceptronSettings) -> kernels.UpdateRule:
+def _rule(settings: PerceptronSettings) -> UpdateRule:
     algorithm = ALGORITHMS[settings.algorithm]
-    return kernels.UpdateRule(
+    return UpdateRule(
         algorithm,
         int(settings.type),
         float(settings.c),
         bool(settings.error_sensitive),
-        bool(settings.averaging) and algorithm != kernels.AROW,
+        bool(settings.averaging) and algorithm != core.AROW,
         float(settings.gamma),
     )
 
 
-def _learner(
-    model: Model, rule: kernels.UpdateRule, variance: float, held: NDArray[np.bool_] | None
-) -> kernels.Learner:
+def _learner(model: Model, rule: UpdateRule, variance: float, held: NDArray[np.bool_] | None) -> Learner:
     layout = model.layout
     moves = np.ones(layout.size) if held is None else np.where(held, 0.0, 1.0)
     weights = layout.pack(model.weights)
-    second = np.zeros(layout.slots if rule.averaging or rule.algorithm == kernels.AROW else 0)
-    if rule.algorithm == kernels.AROW:
+    second = np.zeros(layout.slots if rule.averaging or rule.algorithm == core.AROW else 0)
+    if rule.algorithm == core.AROW:
         second[:] = variance
-    return kernels.Learner(
+    return Learner(
         layout.rows,
         layout.blank,
         _mask(layout, model.first),
@@ -281,13 +315,11 @@ def _piece_begins(block: Block, longest: int) -> NDArray[np.int64]:
     return np.append(cuts, size).astype(np.int64)
 
 
-def _scratch(block: Block, begins: NDArray[np.int64], width: int) -> kernels.Scratch:
+def _scratch(block: Block, begins: NDArray[np.int64], width: int) -> Scratch:
     """Scratch space for any piece of the block: its two paths touch no more than twice the features of one."""
     lengths = np.diff(begins)
     features = lengths + np.diff(block.offsets[begins])
     if block.edge_offsets.size:
         features = features + np.diff(block.edge_offsets[begins])
     longest, most = int(lengths.max()), 2 * int(features.max())
-    return kernels.Scratch(
-        np.empty((longest, width)), np.empty(longest, np.int32), np.empty(most, np.int64), np.empty(most)
-    )
+    return Scratch(aligned(longest, width), np.empty(longest, np.int32), np.empty(most, np.int64), np.empty(most))

@@ -13,19 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from chainfold.core import backward_vectors, kernels_and_forward, local_kernels, log_total, terminate
+from chainfold.core.faults import check
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import before_the_chain, close, log_scores, promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
-from chainfold.kernels.expectation import (
-    backward_vectors,
-    kernels_and_forward,
-    local_kernels,
-    signed_total,
-    terminate,
-)
-from chainfold.core.faults import check
 from chainfold.model.layout import Floats
 from chainfold.system.spill import SpillFile
 
@@ -52,14 +46,14 @@ def keep_all(problem: Problem, table: Callable[[tuple[int, ...]], Any] = np.empt
         problem.settings.progress((high - low) // 2)
     for low, high in reversed(blocks):
         backward_vectors(u[low:high], beta[low : high + 1])
-    log_z, _ = signed_total(alpha[-1], np.ones(n_labels, np.int8))
+    log_z = log_total(alpha[-1])
     gradient, sign = np.full(layout.size, -np.inf), np.zeros(layout.size, np.int8)
     for low, high in blocks:
         previous = alpha[low - 1] if low else entry
         vectors = (u[low:high], previous, alpha[low:high], beta[low : high + 1])
         terminate(problem.read(low, high), *vectors, layout.features, gradient, sign)
         problem.settings.progress(high - low - (high - low) // 2)
-    close(tally, log_z, gradient, sign, layout.size)
+    close(tally, log_z, gradient, sign)
     return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 
@@ -123,7 +117,7 @@ def forward_and_back(problem: Problem, keeper: VectorStack) -> tuple[Tally, Repo
         keeper.push(vectors)
         tally.observe(low, block)
         problem.settings.progress((high - low) // 2)
-    log_z, _ = signed_total(previous, np.ones(n_labels, np.int8))
+    log_z = log_total(previous)
     gradient, sign = np.full(layout.size, -np.inf), np.zeros(layout.size, np.int8)
     beta = np.zeros((1 + longest, n_labels))
     for low, high in reversed(blocks):
@@ -134,7 +128,7 @@ def forward_and_back(problem: Problem, keeper: VectorStack) -> tuple[Tally, Repo
         backward_vectors(u[:size], beta[: 1 + size])
         terminate(block, u, vectors[0], vectors[1:], beta, layout.features, gradient, sign)
         problem.settings.progress(size - size // 2)
-    close(tally, log_z, gradient, sign, layout.size)
+    close(tally, log_z, gradient, sign)
     return tally, Report.of(problem, tally, promise(problem), blocks=len(blocks))
 
 

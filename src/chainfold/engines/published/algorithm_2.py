@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from chainfold.core import carry_expectations, log_total
+from chainfold.core.faults import check
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import before_the_chain, close, log_scores, promise
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
-from chainfold.kernels.expectation import carry_expectations, signed_total
-from chainfold.core.faults import check
 
 
 def _carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
@@ -35,8 +35,7 @@ def _carry_forward(problem: Problem, places: int) -> tuple[Tally, Report]:
         check(status, low + fault)
         tally.observe(low, block)
         problem.settings.progress(high - low)
-    log_z, _ = signed_total(z, np.ones(z.size, np.int8))
-    close(tally, log_z, h, sign, layout.size)
+    close(tally, log_total(z), h, sign)
     return tally, Report.of(problem, tally, promise(problem), blocks=blocks)
 
 

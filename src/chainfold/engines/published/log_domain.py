@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import Block
+from chainfold.core import edge_scores, quotients, state_scores
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, check_scores
 from chainfold.engines.tally import Tally
-from chainfold.kernels.expectation import signed_total
-from chainfold.kernels.scores import edge_scores, state_scores
 from chainfold.model.block_rows import find_block_rows
 from chainfold.model.layout import Floats
 
@@ -37,14 +36,12 @@ def before_the_chain(n_labels: int) -> Floats:
     return z
 
 
-def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8], n_weights: int) -> None:
+def close(tally: Tally, log_z: float, logs: Floats, signs: NDArray[np.int8]) -> None:
     """log Z, and the expected counts ∇_m Z / Z = ± exp(ln|∇_m Z| - ln Z), from one signed logarithm or more each."""
     tally.scale((log_z,))
-    logs, signs = logs.reshape(n_weights, -1), signs.reshape(n_weights, -1)
-    totals = [signed_total(logs[m], signs[m]) for m in range(n_weights)]
-    with np.errstate(over="ignore"):  # the caller checks the counts
-        expected = np.array([sign * np.exp(total - log_z) for total, sign in totals])
     layout = tally.expected.layout
+    expected = np.empty(layout.size)
+    quotients(logs.reshape(layout.size, -1), signs.reshape(layout.size, -1), log_z, expected)
     tally.expected.add(layout.pack(expected, padding=0.0))
 
 

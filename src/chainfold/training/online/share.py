@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.chain import Chain
+from chainfold.core import trace
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import Halo, share
 from chainfold.inference.decoder import Decoder, Scorer
-from chainfold.kernels.viterbi import trace
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
 from chainfold.training.online.adagrad import OnlineWeights
@@ -78,8 +79,8 @@ def share_in(window: TrainingWindow, weights: OnlineWeights) -> WindowShare:
     layout = Layout.full(n_labels, ids.size)
     model = Model(layout, np.concatenate([weights.current(ids).ravel(), weights.transitions.ravel()]))
     problem, whole = Problem(model, chain, Settings()), Halo(chain.positions, chain.positions)
-    potentials = Potentials.of(problem)
-    tally, past, future = share(problem, potentials, window.low, window.high, whole)
+    source = WeightSource(problem)
+    tally, past, future = share(source, window.low, window.high, whole)
     assert tally.observed is not None, "the batch is labelled"
     gradient = layout.unpack(tally.expected.result()) - layout.unpack(tally.observed.result())
     occurs = np.zeros(ids.size, np.bool_)
@@ -89,7 +90,7 @@ def share_in(window: TrainingWindow, weights: OnlineWeights) -> WindowShare:
         ids=ids[occurs],
         rows=gradient[: layout.n_state].reshape(-1, n_labels)[occurs],
         transitions=gradient[layout.n_state :].reshape(n_labels, n_labels),
-        labels=_best(model, potentials, chain.block(0, chain.positions))[window.low : window.high],
+        labels=_best(model, source.potentials, chain.block(0, chain.positions))[window.low : window.high],
         past_known=past.certified or window.begun or (past.value is None and window.low > 0),
         future_known=future.certified or window.ended or (future.value is None and window.high < chain.positions),
     )
@@ -100,5 +101,5 @@ def _best(model: Model, potentials: Potentials, block: Block) -> NDArray[np.int3
     scorer = Scorer(model, potentials)
     back, finals, _ = Decoder(scorer).viterbi(0, scorer.score(0, block, True))
     labels = np.empty(block.labels.size, np.int32)
-    trace(back, finals[-1], labels)
+    trace(back, int(finals[-1]), labels)
     return labels

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold import core
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.kernels import vectors
 from chainfold.system.validate import MOST, finite, need, within
 from chainfold.training.optimisers.base import (
     ENOUGH_ITERATIONS,
@@ -56,9 +56,9 @@ class _Defaults(NamedTuple):
 
 
 ALGORITHMS = {
-    "sgd": _Defaults(rate=0.03, decay=0.1, moments=0, move=vectors.sgd),
-    "adagrad": _Defaults(rate=0.3, decay=0.0, moments=1, move=vectors.adagrad),
-    "adam": _Defaults(rate=0.05, decay=0.3, moments=2, move=vectors.adam),
+    "sgd": _Defaults(rate=0.03, decay=0.1, moments=0, move=core.sgd),
+    "adagrad": _Defaults(rate=0.3, decay=0.0, moments=1, move=core.adagrad),
+    "adam": _Defaults(rate=0.05, decay=0.3, moments=2, move=core.adam),
 }
 
 

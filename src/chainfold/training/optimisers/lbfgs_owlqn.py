@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chainfold import core
+from chainfold.core.slots import aligned
 from chainfold.errors import BadSetting, ChainfoldError
-from chainfold.kernels import vectors
 from chainfold.system.validate import MOST, finite, need, within
 from chainfold.training.optimisers import linesearch
 from chainfold.training.optimisers.base import (
@@ -97,11 +98,11 @@ class Lbfgs:
         self._point = np.array(start, np.float64)
         self._size = size = self._point.size
         self._value = math.nan  # of the whole objective; nan until the first evaluation
-        self._gradient = np.zeros(size)  # of f
-        self._pseudo_gradient = np.zeros(size if self._c1 else 0)
-        self._direction = np.zeros(size)
-        self._trial = np.zeros(size)  # the point that is being tried
-        self._trial_gradient = np.zeros(size)
+        self._gradient = aligned(size)  # of f
+        self._pseudo_gradient = aligned(size if self._c1 else 0)
+        self._direction = aligned(size)
+        self._trial = aligned(size)  # the point that is being tried
+        self._trial_gradient = aligned(size)
         self._pairs = _Pairs(self._settings.num_memories, size)
         self._trail = Trail(self._settings.period, self._settings.delta)
         self._iteration = 0
@@ -182,14 +183,14 @@ class Lbfgs:
         """f at the trial, whose gradient is kept, and its slope along the direction."""
         self._evaluations += 1
         value, gradient = self._objective(frozen_view(self._trial))
-        (slope,) = self._threads.run(vectors.keep, self._size, 1, self._trial_gradient, gradient, self._direction)
+        (slope,) = self._threads.run(core.keep, self._size, 1, self._trial_gradient, gradient, self._direction)
         return float(value), float(slope)
 
     def _improve(self) -> float | None:
         """A better trial, and the step that led to it; None if there is none."""
         scale, shares = self._pairs.direction()
         how = (self._direction, scale, self._downhill, shares, self._pairs.rows, self._c1 > 0.0)
-        slope, square = self._threads.run(vectors.combine, self._size, 2, *how).tolist()
+        slope, square = self._threads.run(core.combine, self._size, 2, *how).tolist()
         if not -math.inf < slope < 0.0:
             return None
         step = 1.0 if self._pairs.scale else 1.0 / math.sqrt(square)
@@ -201,7 +202,7 @@ class Lbfgs:
         def probe(step: float) -> Trial:
             nonlocal last
             last = step
-            self._threads.run(vectors.step_along, self._size, 0, self._trial, self._point, step, self._direction)
+            self._threads.run(core.step_along, self._size, 0, self._trial, self._point, step, self._direction)
             self._trial_value, slope = self._evaluate()
             return Trial(step, self._trial_value, slope)
 
@@ -217,7 +218,7 @@ class Lbfgs:
         """Shorten the step until the objective has fallen by a share of what the pseudo-gradient promised."""
         for _ in range(self._settings.max_linesearch):
             how = (self._trial, self._point, step, self._direction, self._downhill)
-            promised, one_norm = self._threads.run(vectors.step_within, self._size, 2, *how).tolist()
+            promised, one_norm = self._threads.run(core.step_within, self._size, 2, *how).tolist()
             if not -promised > linesearch.ROUNDING * abs(self._value):
                 return None
             value, slope = self._evaluate()
@@ -247,7 +248,7 @@ class Lbfgs:
         x, g, x_before, g_before = self._point, self._gradient, self._trial, self._trial_gradient
         pairs = self._pairs
         how = (x, x_before, g, g_before, self._c1, self._downhill, pairs.rows, new)
-        sums = self._threads.run(vectors.arrive, self._size, 4 + pairs.products.size, *how)
+        sums = self._threads.run(core.arrive, self._size, 4 + pairs.products.size, *how)
         pairs.products[:] = sums[4:].reshape(pairs.products.shape)
         moved, point_norm, gradient_norm = np.sqrt(sums[:3]).tolist()
         return _Here(moved, point_norm, gradient_norm, int(sums[3]))
@@ -269,8 +270,8 @@ class _Pairs:
     """The last steps s and changes of the gradient y, and the inverse curvature H that they tell of."""
 
     def __init__(self, most: int, size: int) -> None:
-        chunks, length = -(-size // vectors.CHUNK), min(size, vectors.CHUNK)
-        self.rows = np.zeros((chunks, 2 * most, length))  # a chunk of each s and then of each y, and the next chunk
+        chunks, length = -(-size // core.CHUNK), min(size, core.CHUNK)
+        self.rows = aligned(chunks, 2 * most, length)  # a chunk of each s and then of each y, and the next chunk
         self.products = np.zeros((2 * most, 2))  # of each s and y with the newest y, and with downhill
         self._most = most
         self._sy = np.zeros((most, most))  # of s (older, or of the same pair) and y (newer)

@@ -1,7 +1,7 @@
 """Threads that share the work on long vectors.
 
-A pass is a kernel of `kernels.vectors` over all chunks. Each thread processes a range of them. The sums of the chunks
-are added in order, so that results do not depend on the number of threads.
+A pass is a function of the core (`vectors.hpp`) over all chunks. Each thread processes a range of them. The sums of the
+chunks are added in order, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chainfold.kernels.vectors import CHUNK
+from chainfold.core import CHUNK
 
 _LEAST_SHARED = 1 << 16  # elements; a shorter vector is processed by the calling thread
 

@@ -1,0 +1,434 @@
+// The best labelling and the k best labellings, and which labels of a stream are final.
+//
+//   δ_t(j) = max_i (δ_{t-1}(i) + e_t(i,j)) + (s_t(j) - δ*_{t-1})      δ*_t = max_j δ_t(j)      at a start mark: s_t(j)
+//   back_t(j): the smallest i that has the maximum, at a start mark the best last label of the sequence before
+//   y_{t-1} = back_t(y_t)
+//
+// Viterbi goes forward over the blocks and carries the best score of each label; the way back through a block begins
+// with the label of its last position. A sequence is from a start mark to an end mark; scores of labels that may not
+// start or end one are -inf already. Edge scores are below +inf. What is taken out is the maximum of the position
+// before, for which the next step need not wait.
+//
+// Few labels: all sums of a position stay in registers, where each is compared with the maximum. With more labels,
+// sums are compared in groups of eight, and only the group of the maximum is kept; then, for each label j, the
+// sums of its group are taken once more, from the transposed matrix. Where each position has a matrix of its own, or
+// there are few positions, each sum is compared on its own.
+//
+// A label is final when the best paths to all labels at the head of the stream go through it. That is asked in two
+// steps: `follow` carries the label of the oldest position along,
+//
+//   origin(j) ← origin(back_t(j))            the label of the oldest position on the best path to label j at the head
+//
+// at a price that does not depend on how many positions wait. When all origins agree, `coalesced` searches from the
+// head for the last position that is final.
+#pragma once
+
+#include "forward.hpp"
+
+namespace core {
+
+constexpr int MOST_FEW = 16;  // columns of a row whose sums all stay in registers
+constexpr Int MANY = 64;      // positions with one matrix from which its transposition pays
+
+// Columns that are worked on at a time: their sums, maxima and choices are all in registers.
+constexpr int at_once(int columns) {
+  return columns <= MOST_FEW || 3 * columns / WIDEST + 2 <= REGISTERS ? columns : columns % 16 == 0 ? 16 : 8;
+}
+
+template <class F, int... K>
+INLINE void each_written(std::integer_sequence<int, K...>, [[maybe_unused]] F f) {
+  (f(std::integral_constant<int, K>{}), ...);
+}
+
+// f(0) … f(N - 1), written out.
+template <int N, class F>
+INLINE void each_of(F f) {
+  each_written(std::make_integer_sequence<int, N>{}, f);
+}
+
+// The largest of number(low) … number(high - 1), in pairs; none of them is not a number.
+template <int low, int high, class F>
+INLINE auto largest_of(F number) {
+  if constexpr (high - low == 1) {
+    return number(std::integral_constant<int, low>{});
+  } else {
+    constexpr int middle = (low + high) / 2;
+    return maximum(largest_of<low, middle>(number), largest_of<middle, high>(number));
+  }
+}
+
+// A whole number in every lane, as bits: it is only moved.
+template <int N>
+INLINE Vec<N> whole(Int k) {
+  return splat<N>(bits_as<double>(k));
+}
+
+// top = max_i δ(i) + M(i, ·), chosen: the first i that has it; rows: M with C rows, those of no label -inf
+template <int C>
+INLINE void reach_few(const Vec<C>& delta, const double* rows, Vec<C>& top, Vec<C>& chosen) {
+  constexpr int R = Vec<C>::R;
+  each_of<C / R>([&](auto k) INLINE_LAMBDA {
+    Vec<R> reached[C];
+    each_of<C>([&](auto i) INLINE_LAMBDA { reached[i] = lane<i, R>(delta) + load<R>(rows + i * C + k * R); });
+    const auto best = largest_of<0, C>([&](auto i) INLINE_LAMBDA { return reached[i]; });
+    auto first = whole<R>(C - 1);
+    each_of<C - 1>([&](auto n) INLINE_LAMBDA {
+      constexpr int i = C - 2 - n;
+      first = where_greater(best, reached[i], first, whole<R>(i));
+    });
+    top.reg[k] = best.reg[0];
+    chosen.reg[k] = first.reg[0];
+  });
+}
+
+// The same for columns of M whose rows are `stride` apart; chosen: the first of the group of G labels that has it.
+template <int G, int K>
+INLINE void reach(const double* delta, const double* matrix, Int stride, Int n_labels, Vec<K>& top, Vec<K>& chosen) {
+  constexpr int PAIR = G == 1 || 4 * K / WIDEST + 2 > REGISTERS ? 1 : 2;  // sums at a time, as the registers allow
+  const auto lowest = splat<K>(-INFINITE);
+  top = lowest;
+  chosen = whole<K>(0);
+  Int i = 0;
+  const auto take = [&](const Vec<K>& best) INLINE_LAMBDA {
+    chosen = where_greater(best, top, whole<K>(i), chosen);
+    top = maximum(best, top);
+  };
+  for (; i + G <= n_labels; i += G, matrix += G * stride) {
+    const auto reached = [&](auto g) INLINE_LAMBDA { return splat<K>(delta[i + g]) + load<K>(matrix + g * stride); };
+    auto best = largest_of<0, PAIR>(reached);
+    each_of<G / PAIR - 1>([&](auto g) INLINE_LAMBDA {
+      constexpr int low = PAIR * (g + 1);
+      best = maximum(largest_of<low, low + PAIR>(reached), best);
+    });
+    take(best);
+  }
+  if (i < n_labels) {
+    auto best = lowest;
+    for (Int k = i; k < n_labels; ++k, matrix += stride) best = maximum(splat<K>(delta[k]) + load<K>(matrix), best);
+    take(best);
+  }
+}
+
+// The matrix [N, width] by columns: a row for each label j, padded with -inf to whole groups of labels i.
+class ByColumns {
+ public:
+  ByColumns(const double* matrix, Int n_labels, Int width, Int group)
+      : stride(group > 0 ? (n_labels + group - 1) / group * group : 0), room_(n_labels * stride) {
+    if (room_.failed()) return;
+    for (Int low = 0; low < stride; low += group) {  // some rows at a time: what is read from them stays in the cache
+      for (Int j = 0; j < n_labels; ++j) {
+        double* const out = room_.data() + j * stride;
+        for (Int i = low; i < low + group; ++i) out[i] = i < n_labels ? matrix[i * width + j] : -INFINITE;
+      }
+    }
+  }
+  bool failed() const { return room_.failed(); }
+  const double* operator[](Int j) const { return room_.data() + j * stride; }
+
+  const Int stride;
+
+ private:
+  Room room_;
+};
+
+// The step from one position to the next.
+template <class Shape>
+class MaxPlus {
+ public:
+  static constexpr int C = Shape::columns, K = at_once(C), G = C < 8 ? C : 8;
+  static constexpr bool FEW = !Shape::tiled && C <= MOST_FEW;
+
+  MaxPlus(Shape shape, Matrix<const double> edge, Int n_labels, Int size)
+      : edge_(edge),
+        width_(shape.width),
+        n_labels_(n_labels),
+        few_(FEW && edge.rows == 1),
+        many_(!FEW && edge.rows == 1 && size >= MANY),
+        rows_(few_ ? C * C : 0),
+        tiles_(Tiles<K>{width_}, edge.data, many_ && Shape::tiled ? n_labels : 0),
+        columns_(edge.data, n_labels, width_, many_ ? G : 0) {
+    if (!few_ || rows_.failed()) return;
+    for (Int k = 0; k < C * C; ++k) rows_.data()[k] = k < n_labels * C ? edge.data[k] : -INFINITE;
+  }
+  bool failed() const { return rows_.failed() || tiles_.failed() || columns_.failed(); }
+
+  // Columns c … c+K-1 of the step to position t; held: δ in registers, where there are few labels.
+  INLINE void reach_columns(Int t, Int c, const double* delta, const Vec<K>& held, Vec<K>& top, Vec<K>& chosen) const {
+    if constexpr (FEW) {
+      if (few_) return reach_few<K>(held, rows_.data(), top, chosen);
+    } else if (many_) {
+      const double* const tile = Shape::tiled ? tiles_.tile(c) : edge_.data + c;
+      return reach<G>(delta, tile, Shape::tiled ? Int(K) : width_, n_labels_, top, chosen);
+    }
+    reach<1>(delta, edge_[edge_.rows > 1 ? t : 0] + c, width_, n_labels_, top, chosen);
+  }
+
+  // Pointers from the maxima and what was chosen.
+  template <class Pointer>
+  INLINE void point(const double* delta, const double* top, const double* chosen, Pointer* pointers) const {
+    if (!many_) {
+      for (Int j = 0; j < n_labels_; ++j) pointers[j] = Pointer(bits_as<Int>(chosen[j]));
+      return;
+    }
+    const double* column = columns_[0];
+    for (Int j = 0; j < n_labels_; ++j, column += columns_.stride) {  // the i of the group that reaches the maximum
+      const Int first = bits_as<Int>(chosen[j]);
+      const uint64_t there = equal(load<G>(delta + first) + load<G>(column + first), splat<G>(top[j]));
+      pointers[j] = Pointer(there ? first + __builtin_ctzll(there) : first);
+    }
+  }
+
+ private:
+  Matrix<const double> edge_;
+  Int width_, n_labels_;
+  bool few_, many_;  // few labels; many positions with one matrix
+  Room rows_;
+  ByTiles<Tiles<K>> tiles_;
+  ByColumns columns_;
+};
+
+// The first number that is `value`; 0 where there is none. G divides the size.
+template <int G>
+INLINE Int first_with(const double* numbers, Int size, double value) {
+  for (Int c = 0; c < size; c += G) {
+    const uint64_t there = equal(load<G>(numbers + c), splat<G>(value));
+    if (there) return c + __builtin_ctzll(there);
+  }
+  return 0;
+}
+
+// The largest of the numbers.
+template <int G>
+INLINE double largest(const double* numbers, Int size) {
+  auto high = load<G>(numbers);
+  for (Int c = G; c < size; c += G) high = maximum(load<G>(numbers + c), high);
+  return greatest(high);
+}
+
+// back: [B, N]  finals, best: for each sequence that ends here its last label and its score. Carried are delta, [width],
+// and total, the sum of the maxima since the sequence began. fault: the position of one.
+template <class Shape, class Pointer>
+inline Status viterbi(Shape shape, Span<const bool> starts, Span<const bool> ends, const double* scores,
+                      Matrix<const double> edge, double* delta, TwoSum& total, Matrix<Pointer> back, int64_t* finals,
+                      double* best, Int& fault) {
+  using Step = MaxPlus<Shape>;
+  constexpr int K = Step::K, G = Step::G;
+  const Int width = shape.width, n_labels = back.columns, size = starts.size;
+  const Step step(shape, edge, n_labels, size);
+  const Room room(4 * width);
+  if (step.failed() || room.failed()) return NO_MEMORY;
+  double *const tops = room.data(), *const choice = tops + width, *previous = choice + width, *next = previous + width;
+  for (Int c = 0; c < width; c += G) store(previous + c, load<G>(delta + c));
+  double peak = largest<G>(delta, width);
+  auto taken = splat<K>(absolute(peak) < INFINITE ? peak : 0.0), held = load<K>(previous);
+  for (fault = 0; fault < size; ++fault) {
+    const Int t = fault;
+    const bool start = starts[t];
+    if (start) taken = splat<K>(0.0);
+    auto highest = splat<K>(-INFINITE);
+    bool numbers = true;
+    for (Int c = 0; c < width; c += K) {
+      auto top = splat<K>(0.0), chosen = top;
+      if (!start) step.reach_columns(t, c, previous, held, top, chosen);
+      store(tops + c, top);
+      store(choice + c, chosen);
+      held = top + (load<K>(scores + t * width + c) - taken);  // δ_t = max (δ + e) + (s - δ*)
+      store(next + c, held);
+      highest = maximum(held, highest);
+      numbers = numbers && equal(held, held) == ~uint64_t(0) >> (64 - K);
+    }
+    if (start) {
+      const Int label = first_with<G>(previous, width, peak);
+      for (Int j = 0; j < n_labels; ++j) back[t][j] = Pointer(label);
+      total = TwoSum{};
+    } else {
+      step.point(previous, tops, choice, back[t]);
+    }
+    taken = greatest_lanes(highest);
+    peak = Vec<K>::Register::first(taken.reg[0]);
+    if (!numbers || peak == INFINITE) return NOT_FINITE;
+    if (peak == -INFINITE) return ZERO;
+    total.add(peak);
+    double* const free = previous;
+    previous = next;
+    next = free;
+    if (ends[t]) {
+      *finals++ = first_with<G>(previous, width, peak);
+      *best++ = total.total + total.compensation;
+    }
+  }
+  for (Int c = 0; c < width; c += G) store(delta + c, load<G>(previous + c));
+  fault = -1;
+  return OK;
+}
+
+// The labels of a block whose last one is known, by y_{t-1} = back_t(y_t); returns the one before the block.
+template <class Pointer>
+inline Int trace(Matrix<const Pointer> back, Int label, int32_t* labels) {
+  for (Int t = back.rows - 1; t >= 0; --t) {
+    labels[t] = int32_t(label);
+    label = back[t][label];
+  }
+  return label;
+}
+
+// Each of the labels at the block's end becomes the label before the block on its best path: y ← back_t(y)
+template <class Pointer>
+inline void coalesce(Matrix<const Pointer> back, Span<int64_t> heads) {
+  bool merged = false;
+  for (Int t = back.rows - 1; t >= 0; --t) {
+    if (merged) {
+      heads[0] = back[t][heads[0]];
+      continue;
+    }
+    merged = true;
+    for (Int k = 0; k < heads.size; ++k) {
+      heads[k] = back[t][heads[k]];
+      merged = merged && heads[k] == heads[0];
+    }
+  }
+  for (Int k = 0; merged && k < heads.size; ++k) heads[k] = heads[0];
+}
+
+// Carry the origins over further positions; whether those of all possible labels at the head agree.
+template <class Pointer>
+inline Status follow(Matrix<const Pointer> back, Span<const int64_t> heads, Span<int64_t> origin, bool& agree) {
+  const RoomOf<int64_t> fresh(origin.size);
+  if (fresh.failed()) return NO_MEMORY;
+  for (Int t = 0; t < back.rows; ++t) {
+    for (Int j = 0; j < origin.size; ++j) fresh.data()[j] = origin[back[t][j]];
+    for (Int j = 0; j < origin.size; ++j) origin[j] = fresh.data()[j];
+  }
+  agree = true;
+  for (Int k = 1; k < heads.size; ++k) agree = agree && origin[heads[k]] == origin[heads[0]];
+  return OK;
+}
+
+// count: how many positions there are up to the last one on which the best paths to all possible labels at the head
+// agree, labels: theirs. origin: [N], out: the label of the position after them, for each label at the head.
+template <class Pointer>
+inline Status coalesced(Matrix<const Pointer> back, Span<const int64_t> heads, int64_t* origin, int32_t* labels,
+                        Int& count) {
+  const RoomOf<int64_t> room(heads.size);
+  if (room.failed()) return NO_MEMORY;
+  int64_t* const path = room.data();
+  for (Int k = 0; k < heads.size; ++k) path[k] = heads[k];
+  for (count = back.rows; count > 0; --count) {
+    bool same = true;
+    for (Int k = 1; k < heads.size; ++k) same = same && path[k] == path[0];
+    if (same) {
+      trace(Matrix<const Pointer>{back.data, count, back.columns}, path[0], labels);
+      return OK;
+    }
+    for (Int k = 0; k < heads.size; ++k) {
+      origin[heads[k]] = path[k];
+      path[k] = back[count - 1][path[k]];
+    }
+  }
+  return OK;
+}
+
+// origin(j): the label of the first position on the best path to j at the head.
+template <class Pointer>
+inline void origins(Matrix<const Pointer> back, Span<const int64_t> heads, int64_t* origin) {
+  for (Int k = 0; k < heads.size; ++k) {
+    Int label = heads[k];
+    for (Int t = back.rows - 1; t > 0; --t) label = back[t][label];
+    origin[heads[k]] = label;
+  }
+}
+
+// The largest numbers of several lists, each in descending order: heads[i] is what is left of list i.
+struct Merge {
+  double* heads;   // [size], padded with -inf to a multiple of 8
+  int64_t* taken;  // [size]  how many were taken from each list
+  Int size;
+
+  // The list with the largest head, the first of several; -1 if all are -inf. A vector of heads waits for one that was
+  // just stored, so a few are compared one by one.
+  INLINE Int best() const {
+    if (size <= 16) {
+      Int where = -1;
+      double high = -INFINITE;
+      for (Int i = 0; i < size; ++i) {
+        where = heads[i] > high ? i : where;
+        high = larger(heads[i], high);
+      }
+      return where;
+    }
+    const double high = largest<8>(heads, size);
+    return high > -INFINITE ? first_with<8>(heads, size, high) : -1;
+  }
+};
+
+// The k best scores of each label: δ_t(j, ·) = s_t(j) + the k largest of δ_{t-1}(i, q) + e_t(i,j), over i and q.
+//
+// ranked: [N, k], carried, the best of all taken out. back: [B, N, k], i · k + q. For each sequence that ends here,
+// finals: [S, k], its k best last states j · k + r, -1 where there are fewer; gaps: their scores, less the best one.
+inline Status rank(Span<const bool> starts, Span<const bool> ends, Matrix<const double> scores,
+                   Matrix<const double> edge, Matrix<double> ranked, Cube<uint32_t> back, Matrix<int64_t> finals,
+                   Matrix<double> gaps) {
+  const Int width = scores.columns, n_labels = ranked.rows, k = ranked.columns, size = (n_labels + 7) / 8 * 8;
+  const Room room(size + n_labels * k);
+  const RoomOf<int64_t> counts(size);
+  if (room.failed() || counts.failed()) return NO_MEMORY;
+  const Merge merge{room.data(), counts.data(), size};
+  const Matrix<double> fresh{room.data() + size, n_labels, k};
+  for (Int i = n_labels; i < size; ++i) merge.heads[i] = -INFINITE;
+  Int sequence = 0;
+  for (Int t = 0; t < scores.rows; ++t) {
+    const double *const e = edge[edge.rows > 1 ? t : 0], *const score = scores[t];
+    double peak = -INFINITE;
+    for (Int j = 0; j < n_labels; ++j) {
+      for (Int i = 0; i < n_labels; ++i) {  // the best of each i; once it is taken, the next best takes its place
+        merge.taken[i] = 0;
+        merge.heads[i] = starts[t] ? -INFINITE : ranked[i][0] + e[i * width + j];
+      }
+      for (Int r = 0; r < k; ++r) {
+        const Int i = merge.best();
+        back(t, j)[r] = i >= 0 ? uint32_t(i * k + merge.taken[i]) : 0;
+        fresh[j][r] = i >= 0 ? merge.heads[i] + score[j] : -INFINITE;
+        if (i < 0) continue;
+        const Int q = ++merge.taken[i];
+        merge.heads[i] = q < k ? ranked[i][q] + e[i * width + j] : -INFINITE;
+      }
+      if (starts[t]) fresh[j][0] = score[j];
+      peak = larger(fresh[j][0], peak);
+    }
+    for (Int s = 0; s < n_labels * k; ++s) ranked.data[s] = fresh.data[s] - peak;
+    if (!ends[t]) continue;
+    for (Int j = 0; j < n_labels; ++j) {
+      merge.taken[j] = 0;
+      merge.heads[j] = ranked[j][0];
+    }
+    for (Int r = 0; r < k; ++r) {
+      const Int j = merge.best();
+      gaps[sequence][r] = j >= 0 ? merge.heads[j] : -INFINITE;
+      finals[sequence][r] = j >= 0 ? j * k + merge.taken[j] : -1;
+      if (j < 0) continue;
+      const Int q = ++merge.taken[j];
+      merge.heads[j] = q < k ? ranked[j][q] : -INFINITE;
+    }
+    ++sequence;
+  }
+  return OK;
+}
+
+// k paths back through a block, (y, r)_{t-1} = back_t((y, r)_t), each sequence from its own last states.
+//
+// states: [k], j · k + r or -1, of the last position in, of the position before the block out. labels: [k, B].
+inline void trace_ranked(Span<const bool> ends, Cube<const uint32_t> back, Matrix<const int64_t> finals,
+                         int64_t* states, Matrix<int32_t> labels) {
+  const Int k = back.columns;
+  Int sequence = finals.rows;
+  for (Int t = back.planes - 1; t >= 0; --t) {
+    if (ends[t]) --sequence;
+    for (Int r = 0; r < k; ++r) {
+      const Int state = ends[t] ? finals[sequence][r] : states[r];
+      labels[r][t] = state >= 0 ? int32_t(state / k) : -1;
+      states[r] = state >= 0 ? Int(back(t, state / k)[state % k]) : -1;
+    }
+  }
+}
+
+}  // namespace core
