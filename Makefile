@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: core demo paper quick test test-torch lint freeze slow bench clean
+.PHONY: core stub demo paper quick test test-torch lint freeze slow bench clean
 
 demo: .venv/demo
 	$(BIN)/python -m examples.demo
@@ -33,6 +33,10 @@ test-torch: .venv/torch
 # compiles what has changed in src/core, in place
 core: .venv/demo
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/dev
+
+# types of the compiled core, to be committed
+stub: .venv/installed core
+	$(BIN)/python tests/core_stub.py
 
 lint: .venv/installed
 	$(BIN)/ruff check .

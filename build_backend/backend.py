@@ -62,13 +62,13 @@ def build_wheel(
 ) -> str:
     from scikit_build_core.build import build_wheel
 
-    settings = dict(config_settings or {})
+    settings = config_settings or {}
     if compiler := _compiler():
         os.environ["CXX"] = compiler
     else:
         _required_compiler()
         toolchain = write_toolchain(ROOT / "build" / "zig", platform.machine())
-        settings = {"build-dir": "build/zig/{wheel_tag}", "cmake.toolchain-file": str(toolchain)} | settings
+        settings = {"build-dir": "build/zig/{wheel_tag}", "cmake.toolchain-file": str(toolchain), **settings}
     return build_wheel(wheel_directory, settings, metadata_directory)
 
 
@@ -107,8 +107,8 @@ def _required_compiler() -> list[str]:
         return []
     if os.environ.get("CHAINFOLD_NO_ZIG") or sys.platform != "linux":
         sys.exit(
-            "chainfold is compiled when it is installed: install a C++17 compiler (g++ 9 or clang++ 10 or later), or name "
-            "it in the variable CXX."
+            "chainfold is compiled when it is installed: install a C++17 compiler (g++ or clang++), or name it in the "
+            "variable CXX."
         )
     print(f"No C++ compiler on PATH: chainfold is compiled with {ZIG}.", flush=True)
     return [ZIG]

@@ -2,7 +2,7 @@
 
 Each mutant is a copy of the package with one line changed, in Python or in C++; the tests against the oracle run on it
 in a process of their own and must fail. The copy without a change must pass, or a failure would prove nothing. One
-mutant of each engine belongs to the quick tests; the others are slow.
+mutant of each algorithm belongs to the quick tests; the others are slow.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from queue import Queue
 from typing import Any, NamedTuple
 
 import pytest
 
-from chainfold.core import LEVEL
 from chainfold.engines.registry import ENGINES
+from core_copy import COMMANDS, LEVEL, PACKAGE, compile_core, copy_package
 
 TESTS = Path(__file__).parent
-ROOT = TESTS.parent
-MODULE = Path(import_module(f"chainfold.core._math_{LEVEL.removeprefix('x86-64-')}").__file__ or "")  # in use
 PASSED, FAILED = 0, 1
 
 
@@ -39,10 +36,14 @@ class Mutant(NamedTuple):
     tests: str
     files: tuple[str, ...]
 
+    @property
+    def is_core(self) -> bool:
+        return self.file.startswith("core/")
+
 
 def source_of(file: str) -> str:
     """A file in `src`: of the core where it is C++, else of the package."""
-    return file if file.endswith(".hpp") else f"chainfold/{file}.py"
+    return file if file.endswith((".hpp", ".cpp")) else f"chainfold/{file}.py"
 
 
 _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
@@ -67,42 +68,51 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("stream", "engines/stream", "            self._carry(block_pass)\n", "            pass\n", "stream"),
         ("stream", "engines/stream", 'einsum("fe,em->fm"', 'einsum("ef,em->fm"', "stream"),
         ("stream", "engines/stream", "self._collect(self._backward(block_pass", "(self._backward(block_pass", "forget"),
-        ("stream", "kernels/certificate", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
-        (
-            "stream",
-            "kernels/certificate",
-            "if number(alpha, f) > 0.0:",
-            "if number(alpha, f) > 0.0 and number(alpha, n_labels + -n_labels % WIDTH + f) > -1074.0:",
-            "stream",
-        ),
         ("parallel", "engines/parallel", "if not past.known or past.value", "if past.value", "parallel"),
         ("parallel", "engines/parallel", "if future.known else None", "if True else None", "cut"),
         ("parallel", "engines/certificate", "np.where(start.possible(), 0.0, np.inf)", "None", "past"),
-        ("every engine", "kernels/forward", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
-        ("every engine", "kernels/few", "if watch and (min_lanes", "if False and (min_lanes", "reversal"),
-        ("every engine", "kernels/few", "ahead = product(previous, square)", "ahead = one"),
-        ("every engine", "kernels/few", "            if not number(starts, t):", "            if t > 0:"),
-        ("every engine", "kernels/few", "current = current / spread_few(scale, few)", "pass", "parallel"),
-        ("every engine", "kernels/few", "lane(peak, k * len(few))", "0.0", "fb"),
-        ("every engine", "kernels/few", "lane(peaks, k))", "0.0)", "fb"),
-        ("every engine", "kernels/few", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
-        ("every engine", "kernels/few", "fma(spread_few(entry[i], few), ", "fma(zero, ", "stream"),
-        ("every engine", "kernels/few", "spread_few(number(block_rows.value, k), few)", "spread_few(1.0, few)"),
-        ("every engine", "kernels/few", "number(counts.sparse, entry) + share", "share", "sparse"),
-        ("stream", "kernels/rows_of_few", "builder.fmul(tolerance, low))", "builder.fmul(low.type(1e-3), low))"),
-        ("stream", "kernels/few", "certified, looked = True, t + 1", "certified, looked = True, t", "stream"),
-        ("every engine", "kernels/forward", "            ahead = one\n", "            ahead = zero\n"),
-        ("every engine", "kernels/backward", "held = held * inverse", "held = held / inverse", "fb"),
-        ("every engine", "kernels/forward", "current = current / splat(scale)", "pass", "parallel"),
-        ("every engine", "kernels/forward", "shape[0] + _AHEAD)", "shape[0])", "fb"),
-        ("every engine", "kernels/forward", "set_number(predicted, row, peak)", "pass", "fb"),
-        ("every engine", "kernels/simd", "rows.type(i), rows), more, done)", "rows.type(i + 1), rows), more, done)"),
-        ("every engine", "kernels/backward", "(high - t == TILE or t == 1)", "high - t == TILE", "fb"),
-        ("every engine", "kernels/backward", "value = splat(number(block_rows.value, k))", "value = splat(1.0)"),
-        ("every engine", "kernels/backward", "fma(splat(entry[i]), ", "fma(splat(0.0), ", "stream"),
-        ("every engine", "kernels/scores", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
-        ("every engine", "kernels/scores", "return low if low < end", "return -1 if low < end", "sparse"),
-        ("every engine", "kernels/backward", "entry) + share", "entry) + 0.0 * share", "sparse"),
+        ("forward", "core/forward.hpp", "ahead = one;  // predicted", "ahead = one + one;  // predicted", "fb"),
+        ("forward", "core/forward.hpp", "if (!start) {\n        const", "if (t > 0) {\n        const", "fb"),
+        ("forward", "core/forward.hpp", "peaks[0] = peak;", "", "fb"),
+        ("forward", "core/forward.hpp", "store(peaks, top);", "", "fb"),
+        ("forward", "core/forward.hpp", "top = maximum(top, swapped<1>(top));", "", "fb"),
+        ("forward", "core/forward.hpp", "sums[i % 2] = fma(lane<i, C>", "sums[i % 2] = fma(lane<(i + 1) % C, C>", "fb"),
+        ("forward", "core/forward.hpp", "    total.add(peak);\n", "", "fb"),
+        ("forward", "core/forward.hpp", "else ++moves;", "", "fb"),
+        ("forward", "core/forward.hpp", "current = current / splat<C>(sum_);", "", "parallel"),
+        ("forward", "core/forward.hpp", "if (watch && (least(", "if (false && (least(", "reversal"),
+        ("backward", "core/backward.hpp", "held = held * inverse;", "held = held / inverse;", "fb"),
+        ("backward", "core/backward.hpp", "(high - t == TILE || t == 1)", "high - t == TILE", "fb"),
+        ("backward", "core/backward.hpp", "fma(splat<C>(lattice.entry[i])", "fma(splat<C>(0.0)", "stream"),
+        (
+            "backward",
+            "core/backward.hpp",
+            "joint[i * width + j] *= gamma[j]",
+            "joint[i * width + j] *= gamma[i]",
+            "edge",
+        ),
+        ("backward", "core/sinks.hpp", "fma(splat<C>(block.value[k])", "fma(splat<C>(1.0)", "fb"),
+        ("backward", "core/sinks.hpp", "gamma[rows.label[block.row[k]]], sum);", "0.0, sum);", "sparse"),
+        ("scores", "core/scores.hpp", "score = score + load<", "score = load<", "fb"),
+        (
+            "scores",
+            "core/scores.hpp",
+            "fma(splat<Shape::columns>(block.value[k])",
+            "fma(splat<Shape::columns>(1.0)",
+            "fb",
+        ),
+        ("scores", "core/scores.hpp", "block.edge_ids[k] * size + c), score)", "c), score)", "edge"),
+        ("scores", "core/scores.hpp", "return low < end && rows", "return -1 + 0 * rows", "sparse"),
+        ("certificate", "core/certificate.hpp", "high - low <= tolerance * low", "high - low <= 1e-3 * low", "stream"),
+        (
+            "certificate",
+            "core/certificate.hpp",
+            "if (alpha[f] > 0.0)",
+            "if (real(alpha, f, true, width) > 0.0)",
+            "stream",
+        ),
+        ("certificate", "core/certificate.hpp", "mix(q, lattice.alpha[t],", "mix(q, previous,", "stream"),
+        ("certificate", "core/certificate.hpp", "multiply(q, joint, n", "multiply(joint, q, n", "stream"),
     ],
     ("test_reference",): [
         ("reference", "reference/log_fb", "_log_sum(u[k] + beta[k + 1], axis", "_log_sum(u[k], axis", "all_paths"),
@@ -123,6 +133,57 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("reference", "reference/forward_backward", "[t - 1], beta[t])", "[t - 1], beta[-1])", "backward"),
         ("reference", "reference/forward_backward", "one(u_t.shape[:1])", "zero(u_t.shape[:1])", "path"),
         ("reference", "reference/entropies", "total[0, 0] - semiring", "total[0, 0] + semiring", "entropy"),
+    ],
+    ("core/test_paths",): [
+        ("paths", "core/viterbi.hpp", "+ t * width + c) - taken)", "+ t * width + c))", "viterbi_is"),
+        ("paths", "core/viterbi.hpp", "if (start) taken = splat<K>(0.0);", "", "viterbi_is"),
+        ("paths", "core/viterbi.hpp", "if (there) return c + __builtin", "if (there) return __builtin", "viterbi_is"),
+        (
+            "paths",
+            "core/viterbi.hpp",
+            "labels[t] = int32_t(label);",
+            "labels[t] = int32_t(back[t][label]);",
+            "viterbi_is",
+        ),
+        ("paths", "core/viterbi.hpp", "same = same && path[k] == path[0]", "same = same && true", "final"),
+        (
+            "paths",
+            "core/viterbi.hpp",
+            "agree = agree && origin[heads[k]]",
+            "agree = agree || origin[heads[k]]",
+            "final",
+        ),
+        (
+            "paths",
+            "core/posteriors.hpp",
+            "exp(log_gamma) * (given[j] - log_gamma)",
+            "exp(log_gamma) * given[j]",
+            "entropy",
+        ),
+        (
+            "paths",
+            "core/posteriors.hpp",
+            "const auto term = share * (splat<C>(own[i])",
+            "const auto term = share * (splat<C>(0.0)",
+            "entropy",
+        ),
+        ("paths", "core/posteriors.hpp", "lattice.starts[t] ? splat<C>(0.0) :", "false ? splat<C>(0.0) :", "pairs"),
+    ],
+    ("core/test_vectors",): [
+        (
+            "vectors",
+            "core/vectors.hpp",
+            "at.put(gs, fma(twice, here, at.get(gs) - count))",
+            "at.put(gs, fma(twice, here, at.get(gs)))",
+            "penalty",
+        ),
+        (
+            "vectors",
+            "core/vectors.hpp",
+            "const Lanes there = above - below;",
+            "const Lanes there = above + below;",
+            "orthant",
+        ),
     ],
     ("features/test_parts",): [
         ("parts", "features/part_encoder", "max(numberer.left, 1)", "1", "one_encoding and sentences"),
@@ -154,34 +215,54 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
             "        self._collect(gamma)\n",
             "pending",
         ),
-        ("every engine", "kernels/forward", "c * n_labels + i * columns", "i * width + c", "tile"),
+        ("forward", "core/forward.hpp", "room_.data() + c * n_labels_", "room_.data() + c", "tile"),
+        ("sequences", "core/sequences.hpp", "gamma, pairs, nullptr, sink, low)", "gamma, pairs, nullptr, sink, 0)", ""),
+        ("sequences", "core/sequences.hpp", "!starts[high]) --high", "!starts[high]) break", ""),
     ],
     ("engines/test_weights",): [
-        ("every engine", "kernels/backward", "= number(lattice.weights, t - 1) if", "= 1.0 if", "length and 9"),
         ("every engine", "engines/block_pass", "gamma *= self.block.weights[-1]", "pass", "enumeration and 3"),
         ("every engine", "engines/block_pass", "gamma = self.passed.entry.doubles()", "pass", "length and 2-"),
-        ("every engine", "kernels/backward", "gamma, number(lattice.weights, t - 1)", "gamma, 1.0", "length and 9"),
-        ("every engine", "kernels/backward", "gamma[i] *= lattice.weights[t - 1]", "pass", "enumeration and edge"),
-        ("every engine", "kernels/few", "spread_few(weight, few) * (previous", "(previous", "length and 2-"),
-        ("every engine", "kernels/few", "held = spread_few(number(", "_ = spread_few(number(", "length and 2-"),
-        ("every engine", "kernels/whole_sequences", "weight * scale[0]", "scale[0]", "length and 9"),
         ("every engine", "engines/potentials", "(ends, self.never_last)", "(ends, self.never_last[:0])", "masks"),
+        (
+            "backward",
+            "core/backward.hpp",
+            "weighted && t > 0 ? lattice.weights[t - 1] : 1.0;\n      c",
+            "1.0;\n      c",
+            "9",
+        ),
+        (
+            "backward",
+            "core/backward.hpp",
+            "width, weighted && t > 0 ? lattice.weights[t - 1] : 1.0)",
+            "width, 1.0)",
+            "9",
+        ),
+        ("backward", "core/backward.hpp", "gamma[i] *= weight", "gamma[i] *= 1.0", "enumeration and edge"),
+        ("sequences", "core/sequences.hpp", "scale.add(weight * own.total)", "scale.add(own.total)", "length and 9"),
+        ("sequences", "core/sequences.hpp", "weight * (last[j] / total)", "last[j] / total", "length and 9"),
+        ("sequences", "core/sequences.hpp", "&& weights[end] == weights[low]", "", "length and 9"),
     ],
     ("engines/test_rounding",): [
-        ("every engine", "kernels/forward", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
-        ("every engine", "kernels/forward", "* power(k - top)\n", "\n", "digits"),
-        ("every engine", "kernels/scores", "        store(counts.dense, k, splat(0.0))\n", "", "digits"),
-        ("every engine", "kernels/scores", "range(0, counts.hot.size, WIDTH)", "range(0)", "the_same_way"),
-        ("every engine", "kernels/wide", "- k * LN2_LOW, -1.0)", ", -1.0)", "veto"),
         ("every engine", "engines/rounding", "    if wrong.any():\n", "    if False:\n", "overflow"),
         ("every engine", "engines/rounding", " + promise.certificates *", " + 0 *", "tolerance"),
         ("every engine", "engines/rounding", "self.n_labels + _LOCAL + scores", "0.01", "made_of"),
         ("every engine", "engines/log_likelihood", "min(likelihood, 0.0)", "likelihood", "positive"),
+        ("wide", "core/forward.hpp", "row[width + j] -= top", "row[width + j] -= 0.5 * top", "veto"),
+        ("wide", "core/forward.hpp", " * power(k - top);", ";", "digits"),
+        ("wide", "core/wide.hpp", "(x - k * LN2_HIGH) - k * LN2_LOW", "x - k * LN2_HIGH", "veto"),
+        ("scores", "core/scores.hpp", "    store(counts.dense.data + k, splat<4>(0.0));\n", "", "digits"),
+        ("scores", "core/scores.hpp", "k < counts.hot.size", "k < 0", "the_same_way"),
     ],
     ("inference/test_stream_window",): [
         ("windows", "inference/stream_window", "= following\n", "= self._new_certificate()\n", "soon"),
         ("windows", "inference/stream_window", "decoder.delta[never] = -np.inf", "pass", "masks"),
         ("windows", "inference/stream_window", "lattice.alpha[-1] = self._decoder.belief.values", "pass", "three"),
+        (
+            "certificate",
+            "core/certificate.hpp",
+            "gamma);\n      return t - 1;\n    }\n    f",
+            "gamma);\n      return t;\n    }\n    f",
+        ),
     ],
     ("readers/test_items",): [
         ("items", "readers/sequences", "or not (kept and listed):", ":", "again_and_again"),
@@ -194,7 +275,7 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
     ],
     ("inference/test_sentence",): [
         ("items", "jit/item_id_kernels", "kept += ids[k] >= 0", "kept += ids[k] > 0", "rows_pushed"),
-        ("items", "inference/sentence", "p.mask(self._starts[:size]", "p.mask(~self._starts[:size]", "results_are"),
+        ("items", "core/sentence.hpp", "] = -INFINITE;\n  return", "] = 0.0;\n  return", "results_are"),
     ],
     ("inference/test_explanation",): [
         ("explanations", "inference/explanation", "self._before[t] + self._after[t]", "self._before[t].copy()"),
@@ -216,47 +297,31 @@ MUTANTS = [
     for names, changes in _CHANGES.items()
     for breaks, file, line, broken, *tests in changes
 ]
-QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each engine
-CONTROL = MUTANTS[0]._replace(
-    breaks="nothing",
-    file="chainfold/engines/problem.py",
-    line="class Problem:",
-    broken="class Problem:",
-    tests="three or stream",
-)
-
-
-def compile_core(folder: Path) -> None:
-    """Compile the level that the tests run on from the copy's sources into the copy's package."""
-    build = folder / "build"
-    configure = ["cmake", "-S", folder, "-B", build, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"]
-    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for command in (configure, ["cmake", "--build", build, "--target", MODULE.name.split(".")[0]]):
-        subprocess.run(command, env=os.environ | path, capture_output=True, check=True)
-    shutil.copy(build / MODULE.name, folder / MODULE.relative_to(ROOT))
+QUICK = {mutant.breaks: mutant for mutant in reversed(MUTANTS)}.values()  # the first of each algorithm
+CONTROLS = [
+    MUTANTS[0]._replace(breaks="nothing", file=file, line=line, broken=line, tests="three or stream")
+    for file, line in (("chainfold/engines/problem.py", "class Problem:"), ("core/forward.hpp", "#pragma once"))
+]
 
 
 def run(mutant: Mutant, folders: Queue[Path]) -> tuple[int, str]:
     """The exit code of the tests on the mutant, and what they printed."""
     folder = folders.get()
-    path = folder / "src" / mutant.file
+    path = folder / mutant.file
     text = path.read_text()
     try:
         assert text.count(mutant.line) == 1, f"{mutant.line!r} stands {text.count(mutant.line)} times in {mutant.file}"
         path.write_text(text.replace(mutant.line, mutant.broken))
-        if path.suffix == ".hpp":
+        if mutant.is_core:
             compile_core(folder)
         files = [str(TESTS / name) for name in mutant.files]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *files]
         command += ["-k", mutant.tests] if mutant.tests else []
-        environment = os.environ | {
-            "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{TESTS}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
+        environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"CHAINFOLD_CORE": LEVEL} if mutant.is_core else {}
         done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True, check=False)
     finally:
         path.write_text(text)
-        shutil.copy(MODULE, folder / MODULE.relative_to(ROOT))
         folders.put(folder)
     return done.returncode, done.stdout + done.stderr
 
@@ -270,24 +335,28 @@ def no_process_is_left() -> None:
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[Mutant, Future[tuple[int, str]]]]:
-    """The chosen mutants, two at a time, each in a copy; those of kernels last, since they are compiled anew.
+    """The chosen mutants, two at a time, each in a copy; those of kernels and of the core last: they are compiled anew.
 
     The kernels that were compiled before are copied too: they are used where no source of a kernel is changed.
     """
     items: list[Any] = [item for item in request.session.items if is_of_a_mutant(item)]
     chosen = [item.callspec.params["mutant"] for item in items]
     folders: Queue[Path] = Queue()
-    for _ in range(2):
-        folders.put(tmp_path_factory.mktemp("mutant"))
-        shutil.copytree(ROOT / "src", folders.queue[-1] / "src", ignore=shutil.ignore_patterns("*.pyc"))
-        shutil.copy(ROOT / "CMakeLists.txt", folders.queue[-1])
-    in_order = sorted((CONTROL, *chosen), key=lambda mutant: "kernels" in mutant.file or mutant.file.endswith(".hpp"))
+    first, second = (tmp_path_factory.mktemp("mutant") for _ in range(2))
+    copy_package(first)
+    if COMMANDS.exists() and any(mutant.is_core for mutant in chosen):
+        compile_core(first)
+    shutil.copytree(first, second, dirs_exist_ok=True)
+    folders.put(first)
+    folders.put(second)
+    in_order = sorted((*CONTROLS, *chosen), key=lambda mutant: (mutant.is_core, "kernels" in mutant.file))
     with ThreadPoolExecutor(2) as pool:
         yield {mutant: pool.submit(run, mutant, folders) for mutant in in_order}
 
 
-def test_the_package_unchanged_passes(outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
-    code, output = outcomes[CONTROL].result()
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.file)
+def test_the_package_unchanged_passes(control: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    code, output = outcomes[control].result()
     assert code == PASSED, output
 
 
@@ -298,17 +367,18 @@ def is_of_a_mutant(item: Any) -> bool:
 @pytest.mark.parametrize(
     "mutant",
     [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in MUTANTS],
-    ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip()}",
+    ids=lambda mutant: f"{mutant.breaks}: {mutant.broken.strip() or 'not ' + mutant.line.strip()}",
 )
 def test_a_broken_engine_turns_the_suite_red(mutant: Mutant, outcomes: dict[Mutant, Future[tuple[int, str]]]) -> None:
+    if mutant.is_core and not COMMANDS.exists():
+        pytest.skip("the core was not built in build/dev; run make core")
     code, output = outcomes[mutant].result()
     assert code == FAILED, f"the tests did not notice:\n{output}"
 
 
 def test_every_mutant_has_its_line() -> None:
-    counts = {
-        (mutant.file, mutant.line): (ROOT / "src" / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS
-    }
+    sources = PACKAGE.parent
+    counts = {(mutant.file, mutant.line): (sources / mutant.file).read_text().count(mutant.line) for mutant in MUTANTS}
     assert {place for place, count in counts.items() if count != 1} == set()
 
 
@@ -322,7 +392,15 @@ def test_every_engine_has_a_mutant() -> None:
         "explanations",
         "JSON lines",
         "parts",
-        "reference",
         "scales",
+        "forward",
+        "backward",
+        "scores",
+        "certificate",
+        "sequences",
+        "wide",
+        "reference",
+        "paths",
+        "vectors",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

@@ -7,10 +7,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from chainfold.kernels import simd
 
 from chainfold.core.slots import WIDTH
 from chainfold.jit.decorator import STRICT, kernel
-from chainfold.kernels import simd
 
 pytestmark = pytest.mark.quick
 

@@ -26,9 +26,6 @@ def test_marginals_are_dicts_of_python_numbers(labels: list[Any], rows: int) -> 
     assert dicts(labels, np.empty(0)) == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="(2): a batch and a single sequence make their posteriors add up to one elsewhere"
-)
 @pytest.mark.parametrize("n_labels", [2, 3, 9])
 def test_marginals_of_one_sequence_have_the_bits_of_those_in_a_batch(n_labels: int) -> None:
     random = np.random.default_rng(0)

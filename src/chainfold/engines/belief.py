@@ -65,7 +65,7 @@ class Belief(NamedTuple):
     def posterior(self) -> Floats:
         """The posterior of the position where nothing follows: its forward vector."""
         values = self.doubles()
-        return np.asarray(values / values.sum())
+        return np.asarray(values / values.cumsum()[-1])  # added in order, as the core adds them
 
 
 def widened(values: Floats, shift: Floats | float = 0.0) -> Floats:
