@@ -16,6 +16,8 @@ STUB = Path(core.__file__).with_suffix(".pyi")
 _HEAD = '''\
 """Types of the compiled core; `make stub` writes them."""
 
+from typing import overload
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,6 +42,7 @@ def stub() -> str:
     text = re.sub(r'"""\n    (.*)\n    """', r'"""\1"""', text)
     for long, short in _SHORT.items():
         text = text.replace(long, short)
+    text = re.sub(r"@overload\n(def .*): \.\.\.\n\n@overload\n\1:", r"\1:", text)  # records of several types
     modules: dict[str, set[str]] = {}
     for module, name in re.findall(r"\b(chainfold(?:\.\w+)*)\.([A-Z]\w*)", text):
         modules.setdefault(module, set()).add(name)

@@ -20,15 +20,15 @@ import numpy as np
 from chainfold.chain.any_chain import open_chain
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.synthetic import SyntheticChain
+from chainfold.core import NEGLIGIBLE
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.log_likelihood import log_likelihood
-from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
+from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Accumulator
-from chainfold.kernels.certificate import NEGLIGIBLE
 from chainfold.model.file import open_model
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model
@@ -83,11 +83,11 @@ class Boundaries:
         self.spacing = min(max(room // wanted, _LEAST_SPACING), _SPACING)
         self.count = min(room // self.spacing, wanted)
         self._problem = Problem(model, model.aligned(chain), Settings(tolerance=tolerance, block=self.spacing))
-        potentials = Potentials.of(self._problem)
+        source = WeightSource(self._problem)
         self._passes: list[BlockPass] = []
         belief: Belief | None = None
         for low, high in self._problem.blocks():
-            block_pass = BlockPass(self._problem, potentials)
+            block_pass = BlockPass(source)
             belief = block_pass.forward(low, self._problem.read(low, high), belief)
             self._passes.append(block_pass)
 

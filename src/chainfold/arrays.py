@@ -1,4 +1,4 @@
-"""Chains on arrays: labels, probabilities and gradients of scores that come from elsewhere, such as an encoder's logits.
+"""Chains on arrays: labels, probabilities and gradients of scores from elsewhere, such as an encoder's logits.
 
 Scores are one sequence [T, N], or a batch [B, T, N] with `lengths` where its sequences are shorter, in float32 or
 float64; the label pair (i, j) has the score transitions[i, j]. Results are exact at any length, computed in doubles.
@@ -35,6 +35,7 @@ from chainfold.model.constraints import Constraints
 from chainfold.model.layout import Floats
 
 Result = TypeVar("Result")
+Array = TypeVar("Array", NDArray[np.int64], Floats)
 
 __all__ = ["ArrayLikelihood", "BestLabels", "log_likelihood", "log_partition", "marginals", "sample", "viterbi"]
 
@@ -95,15 +96,15 @@ def viterbi(
     batch = table.batch(transitions, start, end, constraints)
     if k == 1:
         labels, best = table.named(emission_paths.best, batch)
-        return BestLabels(table.spread(labels, np.int64(NO_LABEL)), table.of_sequences(best))
+        return BestLabels(table.spread(labels, NO_LABEL), table.of_sequences(best))
     found = table.named(emission_paths.ranked, batch, int(k))
     paths = np.full((k, batch.positions), NO_LABEL, np.int64)
     ranked = np.full((len(found), k), -np.inf)
-    for s, (labels, values) in enumerate(found):
+    for s, (own, values) in enumerate(found):
         low, high = batch.layout.offsets[s : s + 2]
-        paths[: len(labels), low:high] = labels
+        paths[: len(own), low:high] = own
         ranked[s, : values.size] = values
-    every = [table.spread(path, np.int64(NO_LABEL)) for path in paths]
+    every = [table.spread(path, NO_LABEL) for path in paths]
     return BestLabels(np.stack(every, axis=-2), table.of_sequences(ranked))
 
 
@@ -127,7 +128,7 @@ def marginals(
     batch = table.batch(transitions, start, end, constraints)
     if not batch.positions:
         return np.zeros(table.shape)
-    return table.spread(table.named(emission_paths.marginals, batch), np.float64(0.0))
+    return table.spread(table.named(emission_paths.marginals, batch), 0.0)
 
 
 def log_partition(
@@ -217,7 +218,7 @@ def sample(
         raise BadSetting("k", k, "a whole number, at least 1")
     uniforms = np.random.default_rng(seed).random((batch.positions, k))
     drawn = table.named(emission_paths.drawn, batch, uniforms) if batch.positions else np.empty((0, k), np.int32)
-    return np.stack([table.spread(path.astype(np.int64), np.int64(NO_LABEL)) for path in drawn.T], axis=-2)
+    return np.stack([table.spread(path.astype(np.int64), NO_LABEL) for path in drawn.T], axis=-2)
 
 
 class _Table:
@@ -252,7 +253,8 @@ class _Table:
         n = self.shape[-1]
         moves = _doubles("transitions", transitions, (n, n))
         first, last = (
-            _doubles(name, np.zeros(n) if given is None else given, (n,)) for name, given in (("start", start), ("end", end))
+            _doubles(name, np.zeros(n) if given is None else given, (n,))
+            for name, given in (("start", start), ("end", end))
         )
         if constraints is not None:
             if constraints.first.size != n:
@@ -271,9 +273,9 @@ class _Table:
             raise ChainfoldError(f"the label at {place} is {label}, but labels go from 0 to {self.shape[-1] - 1}.")
         return given
 
-    def spread(self, values: NDArray[np.generic], fill: np.generic) -> NDArray[np.generic]:
+    def spread(self, values: Array, fill: float) -> Array:
         """[P, …] in the shape of the scores' positions."""
-        out = np.full((self._rows.shape[0], *values.shape[1:]), fill)
+        out = np.full_like(values, fill, shape=(self._rows.shape[0], *values.shape[1:]))
         out[self._layout.rows] = values
         return out.reshape(*self.shape[:-1], *values.shape[1:])
 

@@ -21,12 +21,10 @@ void bind_vectors(nb::module_& m) {
         "kept ← g. Sum: g·d.");
   m.def("arrive", &arrive, arg("first"), arg("last"), arg("sums"), arg("x"), arg("x_before"), arg("g"),
         arg("g_before"), arg("c1"), arg("downhill"), arg("pairs"), arg("new_pair"), Free(),
-        "Take in a pair, if it is not -1, and the pseudo-gradient if c1 > 0. Sums: s·s, x·x, downhill·downhill, the "
-        "number of x that are not zero, then the products of each s and each y with the new y and with downhill.");
+        "Take in a pair, if it is not -1, and the (pseudo-)gradient. Sums: four, and two for each s and each y.");
   m.def("combine", &combine, arg("first"), arg("last"), arg("sums"), arg("d"), arg("scale"), arg("downhill"),
         arg("shares"), arg("pairs"), arg("align"), Free(),
-        "d ← scale · downhill + Σ shares[k] · pairs[:, k], if aligned zero where not against downhill. Sums: "
-        "d·downhill, d·d.");
+        "d ← scale · downhill + Σ shares[k] · pairs[:, k], aligned if asked. Sums: d·downhill, d·d.");
   m.def("sgd", &sgd, arg("first"), arg("last"), arg("sums"), arg("x"), arg("g"), arg("shrink"), arg("total"),
         arg("rate"), arg("steps"), arg("moments"), Free(),
         "x ← x - rate · g, with shrink · x added to g, and g to the total. Sums, before the step: g·g, x·x.");

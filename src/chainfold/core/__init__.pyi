@@ -1,5 +1,7 @@
 """Types of the compiled core; `make stub` writes them."""
 
+from typing import overload
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -153,9 +155,6 @@ def last_certified(
 ) -> int:
     """The last certified position of a block, -2 where there is none."""
 
-@overload
-def emission_scores(emissions: Emissions, low: int, high: int, out: NDArray[np.float64]) -> None: ...
-@overload
 def emission_scores(emissions: Emissions, low: int, high: int, out: NDArray[np.float64]) -> None:
     """State scores of positions low … high-1 of dense scores."""
 
@@ -169,19 +168,6 @@ def emission_edges(
 ) -> None:
     """Edge scores of positions that have matrices of their own."""
 
-@overload
-def forward_parts(
-    emissions: Emissions,
-    moves: Moves,
-    cuts: NDArray[np.int64],
-    pasts: NDArray[np.float64],
-    low: int,
-    high: int,
-    alpha: NDArray[np.float64],
-    log_z: NDArray[np.float64],
-    status: NDArray[np.int8],
-) -> int: ...
-@overload
 def forward_parts(
     emissions: Emissions,
     moves: Moves,

@@ -39,9 +39,7 @@ class Certificate:
 
     def extend(self, lattice: Lattice) -> bool:
         """Look at the next positions, until it is certified; is it?"""
-        self.certified, looked = look_ahead(
-            lattice, self._tolerance, self._ignore, self.q, self._scratch, self.gamma
-        )
+        self.certified, looked = look_ahead(lattice, self._tolerance, self._ignore, self.q, self._scratch, self.gamma)
         self.blocks += 1
         self.positions += looked
         return self.certified

@@ -40,7 +40,7 @@ from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model.layout import Floats
 
-Numbers = NDArray[np.float32] | NDArray[np.float64]
+Numbers = NDArray[Any]  # float32 or float64
 
 TOLERANCE = 1e-13  # relative, of a cut
 
@@ -323,9 +323,7 @@ def add_gradients(
         pairs, ends = np.zeros_like(total.pairs), np.zeros_like(total.ends)
         check_memory(backward_parts(*arguments, low, high, alpha, shares, total.emissions, pairs, ends))
         if tags is not None:
-            count_tags(
-                batch.emissions, parts.cuts, tags, low, high, -shares, total.emissions, pairs, ends, total.edges
-            )
+            count_tags(batch.emissions, parts.cuts, tags, low, high, -shares, total.emissions, pairs, ends, total.edges)
         return pairs, ends
 
     for pairs, ends in batch.threads.run(work, parts.tasks):

@@ -113,9 +113,7 @@ def _cuts(source: WeightSource, first: int, last: int, threads: ThreadPoolExecut
     def cut(place: int) -> Cut | None:
         if place in (0, len(places) - 1):  # where the chain begins and ends
             return Cut(places[place])
-        return start_near(problem, places[place]) or (
-            None if place % stride else certify(source, places[place])
-        )
+        return start_near(problem, places[place]) or (None if place % stride else certify(source, places[place]))
 
     cuts = list(in_order(threads, cut, ((place,) for place in range(first, last + 1)), len(places)))
     while cuts[-1] is None:

@@ -50,9 +50,9 @@ class SentenceTagger:
         entries = self._entries(items)
         if entries is None:
             return None
-        size = len(items)
+        (offsets, ids, values), size = entries, len(items)
         back, labels = np.empty((size, p.n_labels), self._pointer), np.empty(size, np.int32)
-        status = label_sequence(*entries, *self._fixed, p.scores, back, labels)
+        status = label_sequence(offsets, ids, values, *self._fixed, p.scores, back, labels)
         check_memory(status)
         return labels if status == OK else None
 
@@ -62,9 +62,9 @@ class SentenceTagger:
         entries = None if p.only_wide else self._entries(items)
         if entries is None:
             return None
-        size = len(items)
+        (offsets, ids, values), size = entries, len(items)
         starts, scores, ahead = self._starts[:size], np.empty((size, p.width)), np.empty((size, p.width))
-        status = score_sequence(*entries, *self._fixed, scores)
+        status = score_sequence(offsets, ids, values, *self._fixed, scores)
         if status == OK:
             status, _ = forward(starts, scores, ahead, p.edge, p.shift, self._entry, p.n_labels, p.watch)
         check_memory(status)

@@ -1,0 +1,3 @@
+"""Types of the choice of a level."""
+
+def levels() -> list[str]: ...
