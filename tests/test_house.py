@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 
 SOURCE = Path(chainfold.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
-KERNELS = [path for path in MODULES if path.parent.name == "kernels" or path.stem.endswith("_kernels")]
+KERNELS = [path for path in MODULES if path.stem.endswith("_kernels")]
 
 # Each package imports from those before it only; inside a package no two modules import one another.
 ROOMS = (
@@ -27,7 +27,7 @@ ROOMS = (
     "chain",
     "readers",
     "features",
-    "kernels",
+    "core",
     "model",
     "exchange",
     "reference",
@@ -36,6 +36,7 @@ ROOMS = (
     "metrics",
     "scorers",
     "inference",
+    "arrays",
     "training",
     "pycrfsuite",
     "sklearn",
@@ -45,7 +46,7 @@ ROOMS = (
     "cli",
     "__main__",
 )
-COMPILED = {"jit", "kernels"}  # the rooms that import numba
+COMPILED = {"jit"}  # the room that imports numba
 ENGINE_MODULES = {f"engines.{module}" for module in registry.MODULES.values()}
 
 

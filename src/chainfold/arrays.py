@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL
 from chainfold.engines.emissions import (
-    Batch,
-    Gradient,
+    EmissionBatch,
+    EmissionGradient,
     Numbers,
     Rows,
     Threads,
@@ -173,7 +173,7 @@ def log_likelihood(
     batch = table.batch(transitions, start, end, constraints)
     given = table.labels(labels)
     own = given[batch.layout.rows]
-    alpha, total = np.empty((batch.positions, batch.width)), Gradient.of(batch)
+    alpha, total = np.empty((batch.positions, batch.width)), EmissionGradient.of(batch)
     log_z, ones = table.finite(log_partitions(batch, alpha)), np.ones(batch.layout.lengths.size)
     if (own >= 0).all():
         score = table.finite(tag_scores(batch, given))
@@ -247,7 +247,7 @@ class _Table:
         end: ArrayLike | None,
         constraints: Constraints | None,
         allowed: NDArray[np.bool_] | None = None,
-    ) -> Batch:
+    ) -> EmissionBatch:
         n = self.shape[-1]
         moves = _doubles("transitions", transitions, (n, n))
         first, last = (
@@ -261,7 +261,7 @@ class _Table:
                 raise ChainfoldError(f"constraints are on {constraints.first.size} labels, but scores have {n}.")
             moves = np.where(constraints.allowed, moves, -np.inf)
             first, last = np.where(constraints.first, first, -np.inf), np.where(constraints.last, last, -np.inf)
-        return Batch(self._rows, moves, first, last, self._layout, allowed, threads=Threads())
+        return EmissionBatch(self._rows, moves, first, last, self._layout, allowed, threads=Threads())
 
     def labels(self, labels: ArrayLike) -> NDArray[np.int64]:
         """[R] given labels, -1 where unknown."""
@@ -291,7 +291,7 @@ class _Table:
             raise self._not_finite(int(wrong[0, 0]))
         return values
 
-    def named(self, find: Callable[..., Result], batch: Batch, *arguments: Any) -> Result:
+    def named(self, find: Callable[..., Result], batch: EmissionBatch, *arguments: Any) -> Result:
         """The result of a search; a position that has none is named."""
         try:
             return find(batch, *arguments)
