@@ -15,6 +15,7 @@ import chainfold
 HOMES = [(chainfold, name) for name in chainfold.__all__]
 HOMES += [(chainfold.metrics, name) for name in chainfold.metrics.__all__ if name.endswith(("_score", "_report"))]
 HOMES += [(chainfold.reference, name) for name in ("algorithm_1", "algorithm_2", "forward_only")]
+HOMES += [(chainfold.arrays, name) for name in chainfold.arrays.__all__ if name.islower()]
 HOMES += [
     (chainfold.pycrfsuite, name) for name in ("BaseTrainer", "ItemSequence", "Tagger", "TrainLogParser", "Trainer")
 ]

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from chainfold.chain.block import MOST_LABELS, NO_LABEL
 from chainfold.engines.emissions import (
-    Batch,
-    Gradient,
+    EmissionBatch,
+    EmissionGradient,
     Numbers,
     Rows,
     Threads,
@@ -91,13 +91,11 @@ def viterbi(
     ([0, 0, 0], 3.0)
     """
     table = _Table(scores, lengths)
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise BadSetting("k", k, "a whole number, at least 1")
-    batch = table.batch(transitions, start, end, constraints)
+    k, batch = _at_least("k", k, 1), table.batch(transitions, start, end, constraints)
     if k == 1:
         labels, best = table.named(emission_paths.best, batch)
-        return BestLabels(table.spread(labels, NO_LABEL), table.of_sequences(best))
-    found = table.named(emission_paths.ranked, batch, int(k))
+        return BestLabels(table.spread(labels, NO_LABEL), table.of_sequences(table.finite(best)))
+    found = table.named(emission_paths.ranked, batch, k)
     paths = np.full((k, batch.positions), NO_LABEL, np.int64)
     ranked = np.full((len(found), k), -np.inf)
     for s, (own, values) in enumerate(found):
@@ -105,7 +103,7 @@ def viterbi(
         paths[: len(own), low:high] = own
         ranked[s, : values.size] = values
     every = [table.spread(path, NO_LABEL) for path in paths]
-    return BestLabels(np.stack(every, axis=-2), table.of_sequences(ranked))
+    return BestLabels(np.stack(every, axis=-2), table.of_sequences(table.finite(ranked)))
 
 
 def marginals(
@@ -164,7 +162,7 @@ def log_likelihood(
     """Log likelihood of the labels of each sequence, with its gradients.
 
     labels: [T] or [B, T]; -1 where a label is unknown, and the likelihood is that of the known ones. Other arguments as
-    for `viterbi`.
+    for `viterbi`. Labels that are forbidden have -inf; where no labelling is possible, likelihood and gradient are NaN.
 
     >>> import numpy as np
     >>> result = log_likelihood(np.zeros((2, 2)), [0, 1], np.zeros((2, 2)))
@@ -175,10 +173,10 @@ def log_likelihood(
     batch = table.batch(transitions, start, end, constraints)
     given = table.labels(labels)
     own = given[batch.layout.rows]
-    alpha, total = np.empty((batch.positions, batch.width)), Gradient.of(batch)
+    alpha, total = np.empty((batch.positions, batch.width)), EmissionGradient.of(batch)
     log_z, ones = table.finite(log_partitions(batch, alpha)), np.ones(batch.layout.lengths.size)
     if (own >= 0).all():
-        score = tag_scores(batch, given)
+        score = table.finite(tag_scores(batch, given))
         add_gradients(batch, alpha, -ones, total, given)
     else:
         allowed = np.arange(batch.n_labels) == given[:, None]
@@ -188,7 +186,7 @@ def log_likelihood(
         add_gradients(batch, alpha, -ones, total)
         add_gradients(known, again, ones, total)
     n = batch.n_labels
-    with np.errstate(invalid="ignore"):  # where there is no labelling at all
+    with np.errstate(invalid="ignore", over="ignore"):  # no labelling at all; the labels' share is below all numbers
         likelihood = table.of_sequences(score - log_z)
     gradient: Numbers = total.emissions.reshape(table.shape)
     return ArrayLikelihood(likelihood, gradient, total.pairs[:, :n].copy(), total.ends[0, :n], total.ends[1, :n])
@@ -213,10 +211,8 @@ def sample(
     [[0, 1], [0, 1], [0, 1]]
     """
     table = _Table(scores, lengths)
-    batch = table.batch(transitions, start, end, constraints)
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise BadSetting("k", k, "a whole number, at least 1")
-    uniforms = np.random.default_rng(seed).random((batch.positions, k))
+    k, batch = _at_least("k", k, 1), table.batch(transitions, start, end, constraints)
+    uniforms = np.random.default_rng(_at_least("seed", seed, 0)).random((batch.positions, k))
     drawn = table.named(emission_paths.drawn, batch, uniforms) if batch.positions else np.empty((0, k), np.int32)
     return np.stack([table.spread(path.astype(np.int64), NO_LABEL) for path in drawn.T], axis=-2)
 
@@ -225,12 +221,12 @@ class _Table:
     """Scores of one sequence or of a batch, checked."""
 
     def __init__(self, scores: ArrayLike, lengths: ArrayLike | None) -> None:
-        array = np.asarray(scores)
-        if array.dtype.kind not in "fiub":
-            raise BadSetting("scores", array.dtype, "numbers")
+        array = _numbers("scores", scores)
         array = np.ascontiguousarray(array, np.float32 if array.dtype == np.float32 else np.float64)
-        if array.ndim not in (2, 3) or not 1 <= array.shape[-1] <= MOST_LABELS:
-            raise BadSetting("the shape of scores", array.shape, "[T, N], or [B, T, N] for a batch")
+        if array.ndim not in (2, 3):
+            raise BadSetting("the shape of scores", list(array.shape), "[T, N], or [B, T, N] for a batch")
+        if not 1 <= array.shape[-1] <= MOST_LABELS:
+            raise BadSetting("N, the last size of scores", array.shape[-1], f"from 1 to {MOST_LABELS}")
         self.shape, self.single, n = array.shape, array.ndim == 2, array.shape[-1]
         self._rows: Numbers = array.reshape(-1, n)
         sequences, length = (1, array.shape[0]) if self.single else array.shape[:2]
@@ -238,8 +234,10 @@ class _Table:
             self._layout = Rows.of_table(sequences, length, n)
         else:
             own = _whole_numbers("lengths", lengths, (sequences,))
-            if sequences and not 0 <= own.min() <= own.max() <= length:
-                raise BadSetting("lengths", own.tolist(), f"from 0 to {length}, the positions there are")
+            wrong = np.flatnonzero((own < 0) | (own > length))
+            if wrong.size:
+                s = int(wrong[0])
+                raise BadSetting(f"the length of sequence {s}", int(own[s]), f"from 0 to {length}, its positions")
             self._layout = Rows.of_mask(np.arange(length) < own[:, None], n)
 
     def batch(
@@ -249,7 +247,7 @@ class _Table:
         end: ArrayLike | None,
         constraints: Constraints | None,
         allowed: NDArray[np.bool_] | None = None,
-    ) -> Batch:
+    ) -> EmissionBatch:
         n = self.shape[-1]
         moves = _doubles("transitions", transitions, (n, n))
         first, last = (
@@ -257,11 +255,13 @@ class _Table:
             for name, given in (("start", start), ("end", end))
         )
         if constraints is not None:
+            if not isinstance(constraints, Constraints):
+                raise BadSetting("constraints", constraints, "made by `Constraints.of(labels, scheme)`")
             if constraints.first.size != n:
-                raise BadSetting("constraints", f"of {constraints.first.size} labels", f"those of {n} labels")
+                raise ChainfoldError(f"constraints are on {constraints.first.size} labels, but scores have {n}.")
             moves = np.where(constraints.allowed, moves, -np.inf)
             first, last = np.where(constraints.first, first, -np.inf), np.where(constraints.last, last, -np.inf)
-        return Batch(self._rows, moves, first, last, self._layout, allowed, threads=Threads())
+        return EmissionBatch(self._rows, moves, first, last, self._layout, allowed, threads=Threads())
 
     def labels(self, labels: ArrayLike) -> NDArray[np.int64]:
         """[R] given labels, -1 where unknown."""
@@ -270,7 +270,8 @@ class _Table:
         wrong = np.flatnonzero((own < NO_LABEL) | (own >= self.shape[-1]))
         if wrong.size:
             place, label = self._place(int(wrong[0])), int(own[wrong[0]])
-            raise ChainfoldError(f"the label at {place} is {label}, but labels go from 0 to {self.shape[-1] - 1}.")
+            most = self.shape[-1] - 1
+            raise ChainfoldError(f"the label at {place} is {label}, but labels go from 0 to {most} (-1: unknown).")
         return given
 
     def spread(self, values: Array, fill: float) -> Array:
@@ -284,50 +285,73 @@ class _Table:
         return np.asarray(values[0]) if self.single else values
 
     def finite(self, values: Floats) -> Floats:
-        """Values of sequences, none of which may be other than a number."""
-        wrong = np.flatnonzero(np.isnan(values))
+        """[S, …] values of sequences, all of which have to be numbers, or -inf."""
+        wrong = np.argwhere(np.isnan(values))
         if wrong.size:
-            raise ChainfoldError(f"a score of {self._sequence(int(wrong[0]))} is NaN or +inf; scores are below +inf.")
+            raise self._not_finite(int(wrong[0, 0]))
         return values
 
-    def named(self, find: Callable[..., Result], batch: Batch, *arguments: Any) -> Result:
+    def named(self, find: Callable[..., Result], batch: EmissionBatch, *arguments: Any) -> Result:
         """The result of a search; a position that has none is named."""
         try:
             return find(batch, *arguments)
         except ScoreNotFinite as error:
-            place = self._place(error.position)
-            raise ChainfoldError(f"a score is NaN or +inf at {place}; scores are below +inf.") from error
+            offsets = self._layout.offsets
+            raise self._not_finite(int(np.searchsorted(offsets, error.position, side="right")) - 1) from error
         except ZeroProbability as error:
             place = self._place(error.position)
             raise ChainfoldError(
                 f"no labelling is possible: constraints or scores of -inf forbid every label at {place}."
             ) from error
 
+    def _not_finite(self, s: int) -> ChainfoldError:
+        """Why a sequence has a score that is no number."""
+        low, high = self._layout.offsets[s : s + 2]
+        wrong = np.flatnonzero(~(self._rows[self._layout.rows[low:high]] < np.inf).all(axis=1))
+        if wrong.size:
+            return ChainfoldError(
+                f"a score at {self._place(int(low + wrong[0]))} is NaN or +inf; scores are numbers, or -inf to forbid "
+                f"a label."
+            )
+        name = "the sequence" if self.single else f"sequence {s}"
+        return ChainfoldError(f"the scores of {name} add up to more than a double can hold; scale them down.")
+
     def _place(self, position: int) -> str:
         row = int(self._layout.rows[position])
         return f"position {row}" if self.single else "sequence {}, position {}".format(*divmod(row, self.shape[1]))
 
-    def _sequence(self, s: int) -> str:
-        return "the sequence" if self.single else f"sequence {s}"
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ChainfoldError(f"{name} cannot be an array: its rows differ in length.") from None
+    if array.dtype.kind not in "fiub":
+        raise BadSetting("the type of " + name, str(array.dtype), "one of numbers")
+    return array
 
 
 def _doubles(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Scores of this shape, none of which is NaN or +inf."""
-    try:
-        array = np.ascontiguousarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise BadSetting(name, type(values).__name__, f"numbers of shape {list(shape)}") from None
-    if array.shape != shape:
-        raise BadSetting(f"the shape of {name}", list(array.shape), f"{list(shape)}")
+    given = _numbers(name, values)
+    if given.shape != shape:
+        raise BadSetting(f"the shape of {name}", list(given.shape), f"{list(shape)}")
+    array = np.ascontiguousarray(given, np.float64)
     if not (array < np.inf).all():
-        raise ChainfoldError(f"a score in {name} is NaN or +inf; scores are below +inf.")
+        raise ChainfoldError(f"a score in {name} is NaN or +inf; scores are numbers, or -inf to forbid a label.")
     return array
 
 
 def _whole_numbers(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    array = np.asarray(values)
+    array = _numbers(name, values)
     if array.dtype.kind not in "iu" and array.size:
-        raise BadSetting(name, array.dtype, "whole numbers")
+        raise BadSetting("the type of " + name, str(array.dtype), "one of whole numbers")
     if array.shape != shape:
         raise BadSetting(f"the shape of {name}", list(array.shape), f"{list(shape)}")
     return np.ascontiguousarray(array, np.int64)
+
+
+def _at_least(name: str, value: int, least: int) -> int:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise BadSetting(name, value, f"a whole number, at least {least}")
+    return int(value)

@@ -5,9 +5,9 @@ matrix of transitions, long ones in parts: the places where they may be cut depe
 labels alone, and a cut holds where both sides of it are certified (`stretch`). A cut that does not hold is no cut. A
 sequence whose numbers leave the range of a double, or whose positions have transitions of their own, is one block pass.
 
-    Rows       where the sequences of a batch are
-    Batch      their scores
-    Gradient   sums, while they are added up
+    Rows               where the sequences of a batch are
+    EmissionBatch      their scores
+    EmissionGradient   sums, while they are added up
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Rows:
         return np.diff(self.offsets)
 
 
-class Batch:
+class EmissionBatch:
     """Scores of sequences: a source for block passes."""
 
     own_edges: bool
@@ -198,7 +198,7 @@ class Batch:
 class _EmissionScores:
     """The scores of a range of a batch; what comes back is their gradient."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: EmissionBatch) -> None:
         self._batch, self._low = batch, 0
 
     def give(self, low: int, block: Block) -> None:
@@ -247,7 +247,7 @@ class Threads:
         return [future.result() for future in [self._pool.submit(work, *job) for job in jobs]]
 
 
-class Gradient(NamedTuple):
+class EmissionGradient(NamedTuple):
     """A gradient while it is added up."""
 
     emissions: Numbers  # [R, N]
@@ -256,7 +256,7 @@ class Gradient(NamedTuple):
     ends: Floats  # [2, width]  by the start and end scores
 
     @classmethod
-    def of(cls, batch: Batch) -> Gradient:
+    def of(cls, batch: EmissionBatch) -> EmissionGradient:
         """Zeros."""
         n, width, kind = batch.n_labels, batch.width, batch.emissions.scores.dtype
         edges = np.zeros(batch.edges.shape, kind)
@@ -266,11 +266,11 @@ class Gradient(NamedTuple):
 class ScaledGradient(NamedTuple):
     """A sink: factor times what comes back is added to the sums."""
 
-    sums: Gradient
+    sums: EmissionGradient
     factor: float
 
 
-def log_partitions(batch: Batch, alpha: Floats) -> Floats:
+def log_partitions(batch: EmissionBatch, alpha: Floats) -> Floats:
     """[S] log Z of each sequence: not a number where a score is none, -inf where there is no labelling.
 
     alpha: [P, width], the forward vectors out, not a number at the start of a sequence that has none.
@@ -298,7 +298,7 @@ def log_partitions(batch: Batch, alpha: Floats) -> Floats:
     return log_z
 
 
-def tag_scores(batch: Batch, tags: NDArray[np.int64]) -> Floats:
+def tag_scores(batch: EmissionBatch, tags: NDArray[np.int64]) -> Floats:
     """[S] the score of each sequence's tags; tags: [R]"""
     layout = batch.layout
     score = np.empty(layout.parts.cuts.size - 1)
@@ -308,7 +308,7 @@ def tag_scores(batch: Batch, tags: NDArray[np.int64]) -> Floats:
 
 
 def add_gradients(
-    batch: Batch, alpha: Floats, factor: Floats, total: Gradient, tags: NDArray[np.int64] | None = None
+    batch: EmissionBatch, alpha: Floats, factor: Floats, total: EmissionGradient, tags: NDArray[np.int64] | None = None
 ) -> None:
     """Add factor[s] times the gradient of each log Z, and take off that of the tags' scores.
 
@@ -334,7 +334,7 @@ def add_gradients(
         _add_sequence(batch, s, float(factor[s]), total)
 
 
-def _whole(batch: Batch, s: int) -> tuple[BlockPass | None, float]:
+def _whole(batch: EmissionBatch, s: int) -> tuple[BlockPass | None, float]:
     """One sequence after the forward pass, and its log Z; None where a score is not a number or all are forbidden."""
     low, high = batch.layout.offsets[s : s + 2].tolist()
     block_pass = BlockPass(batch)
@@ -347,7 +347,7 @@ def _whole(batch: Batch, s: int) -> tuple[BlockPass | None, float]:
     return block_pass, sum(block_pass.passed.log_scale)
 
 
-def _add_sequence(batch: Batch, s: int, factor: float, total: Gradient) -> None:
+def _add_sequence(batch: EmissionBatch, s: int, factor: float, total: EmissionGradient) -> None:
     """Add factor times the gradient of the log Z of a sequence."""
     block_pass, _ = _whole(batch, s)
     if block_pass is None:  # not a number, as the likelihood
@@ -360,7 +360,7 @@ def _add_sequence(batch: Batch, s: int, factor: float, total: Gradient) -> None:
     block_pass.backward(gamma, ScaledGradient(total, factor))
 
 
-def _cut(batch: Batch, find: Callable[[int, int], Floats | None], earlier: int) -> tuple[Parts, Floats]:
+def _cut(batch: EmissionBatch, find: Callable[[int, int], Floats | None], earlier: int) -> tuple[Parts, Floats]:
     """Parts whose cuts hold, each with the forward vector before it, or the posterior of its last position.
 
     find: the vector of a cut, from a halo of some size at most; it belongs to the part after the cut, or to the earlier
@@ -381,7 +381,7 @@ def _cut(batch: Batch, find: Callable[[int, int], Floats | None], earlier: int) 
     return parts.without(dropped), np.ascontiguousarray(np.delete(vectors, dropped - earlier, axis=0))
 
 
-def _past(batch: Batch, position: int, most: int) -> Floats | None:
+def _past(batch: EmissionBatch, position: int, most: int) -> Floats | None:
     """The forward vector of the position before `position`, or None if it depends on what is before the halo."""
     try:
         side = past_of(batch, position, Halo(_HALO.first, most))
@@ -391,7 +391,7 @@ def _past(batch: Batch, position: int, most: int) -> Floats | None:
     return None if known is None else known
 
 
-def _future(batch: Batch, alpha: Floats, position: int, most: int) -> Floats | None:
+def _future(batch: EmissionBatch, alpha: Floats, position: int, most: int) -> Floats | None:
     """The posterior of the position before `position`, or None if it depends on what is after the halo."""
     if np.isnan(alpha[position, 0]):
         return None

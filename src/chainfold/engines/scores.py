@@ -3,7 +3,7 @@
 A pass asks a source for the scores of a range of positions and hands it what comes back, for a sink:
 
     WeightSource              the weights of a block's attributes    counts, as `Slots`
-    emissions.Batch           dense emissions of an array            their gradient
+    emissions.EmissionBatch   dense emissions of an array            their gradient
 
 Block pass, certificates, stretches and the memory cases know neither.
 """

@@ -13,7 +13,7 @@ from chainfold.core import draw, entropy, posteriors, rank, trace, trace_ranked,
 from chainfold.core.faults import check
 from chainfold.core.slots import Lattice
 from chainfold.engines.belief import Belief
-from chainfold.engines.emissions import Batch
+from chainfold.engines.emissions import EmissionBatch
 from chainfold.engines.forward_pass import forward_pass, lattice_of
 from chainfold.errors import ScoreNotFinite
 from chainfold.model.layout import Floats
@@ -21,7 +21,7 @@ from chainfold.model.layout import Floats
 Labels = NDArray[np.int64]
 
 
-def best(batch: Batch) -> tuple[Labels, Floats]:
+def best(batch: EmissionBatch) -> tuple[Labels, Floats]:
     """The best labels [P], and the score of each sequence's labelling [S]; 0 for an empty sequence."""
     layout = batch.layout
     starts, ends, lengths = layout.starts, _ends(batch), layout.lengths
@@ -52,7 +52,7 @@ def best(batch: Batch) -> tuple[Labels, Floats]:
     return labels, score
 
 
-def ranked(batch: Batch, k: int) -> list[tuple[NDArray[np.int32], Floats]]:
+def ranked(batch: EmissionBatch, k: int) -> list[tuple[NDArray[np.int32], Floats]]:
     """The labels [k, length] and scores [k] of the k best labellings of each sequence, best first; fewer if there are
     not so many."""
     (_, top), offsets, n = best(batch), batch.layout.offsets, batch.n_labels
@@ -81,7 +81,7 @@ def most_labellings(k: int, n_labels: int, length: int) -> int:
     return min(k, labellings)
 
 
-def marginals(batch: Batch) -> Floats:
+def marginals(batch: EmissionBatch) -> Floats:
     """[P, N] the probability of each label at each position."""
     lattice, gamma = _lattice(batch)
     out = np.empty((batch.positions, batch.width))
@@ -89,7 +89,7 @@ def marginals(batch: Batch) -> Floats:
     return out[:, : batch.n_labels]
 
 
-def drawn(batch: Batch, uniforms: Floats) -> NDArray[np.int32]:
+def drawn(batch: EmissionBatch, uniforms: Floats) -> NDArray[np.int32]:
     """Labellings [P, k] drawn from their distribution; uniforms: [P, k], numbers from [0, 1)."""
     lattice, gamma = _lattice(batch)
     out = np.empty((batch.positions, batch.width))
@@ -99,7 +99,7 @@ def drawn(batch: Batch, uniforms: Floats) -> NDArray[np.int32]:
     return labels[1:]
 
 
-def entropies(batch: Batch) -> Floats:
+def entropies(batch: EmissionBatch) -> Floats:
     """[S] the entropy of each sequence's labelling, in nats; 0 for an empty sequence."""
     lengths = batch.layout.lengths
     found, out = np.zeros(np.count_nonzero(lengths)), np.zeros(lengths.size)
@@ -111,17 +111,17 @@ def entropies(batch: Batch) -> Floats:
     return out
 
 
-def _ends(batch: Batch) -> NDArray[np.bool_]:
+def _ends(batch: EmissionBatch) -> NDArray[np.bool_]:
     """[P] where a sequence ends."""
     return np.append(batch.layout.starts[1:], batch.positions > 0)[: batch.positions]
 
 
-def _edge_t(batch: Batch, lattice: Lattice) -> Floats:
+def _edge_t(batch: EmissionBatch, lattice: Lattice) -> Floats:
     """E transposed where all positions share one matrix of doubles, else empty."""
     return batch.transitions.edge_t if lattice.edge is batch.transitions.edge else np.empty((0, 0))
 
 
-def _lattice(batch: Batch) -> tuple[Lattice, Floats]:
+def _lattice(batch: EmissionBatch) -> tuple[Lattice, Floats]:
     """All positions after the forward pass, and the posterior of the last one."""
     size, starts = batch.positions, batch.layout.starts
     states, edges = batch.states(0, size), batch.edge_scores(0, size)

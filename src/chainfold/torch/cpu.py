@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import torch
 from chainfold.engines.emissions import (
-    Batch,
-    Gradient,
+    EmissionBatch,
+    EmissionGradient,
     Numbers,
     Rows,
     Threads,
@@ -57,11 +57,11 @@ def gradients(
     """
     if tags is None:
         batch = batch_of(inputs)
-        total = Gradient.of(batch)
+        total = EmissionGradient.of(batch)
         add_gradients(batch, alpha, factor, total)
     else:
         batch, flat = batch_of(inputs._replace(allowed=None)), _flat(tags)
-        total = Gradient.of(batch)
+        total = EmissionGradient.of(batch)
         add_gradients(batch, alpha, -factor, total, flat if known else None)
         if not known:
             partial, again = batch_of(_allowing(inputs, flat)), np.empty_like(alpha)
@@ -71,10 +71,10 @@ def gradients(
     return total.emissions, total.pairs[:, :n].copy(), total.ends[0, :n].copy(), total.ends[1, :n].copy(), total.edges
 
 
-def batch_of(inputs: Arguments) -> Batch:
+def batch_of(inputs: Arguments) -> EmissionBatch:
     """The arrays of a batch."""
     n = inputs.n_labels
-    return Batch(
+    return EmissionBatch(
         numbers(inputs.emissions).reshape(-1, n),
         numbers(inputs.transitions),
         numbers(inputs.start),

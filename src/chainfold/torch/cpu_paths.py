@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import torch
-from chainfold.engines.emissions import Batch
+from chainfold.engines.emissions import EmissionBatch
 from chainfold.errors import ChainfoldError, ScoreNotFinite, ZeroProbability
 from chainfold.inference import emission_paths
 from chainfold.model.layout import Floats
@@ -49,7 +49,7 @@ def entropies(inputs: Arguments) -> Tensor:
 
 
 @contextmanager
-def _batch(inputs: Arguments) -> Iterator[Batch]:
+def _batch(inputs: Arguments) -> Iterator[EmissionBatch]:
     """The arrays of a batch; positions in errors become places in its tensors."""
     batch = batch_of(inputs)
     try:
@@ -64,7 +64,7 @@ def _batch(inputs: Arguments) -> Iterator[Batch]:
         ) from error
 
 
-def _split(batch: Batch, values: NDArray[Any]) -> list[NDArray[Any]]:
+def _split(batch: EmissionBatch, values: NDArray[Any]) -> list[NDArray[Any]]:
     """[..., P] for each sequence."""
     return np.split(values, batch.layout.offsets[1:-1], axis=-1) if batch.layout.lengths.size else []
 
