@@ -32,7 +32,7 @@ def setting(kind: str, n: int) -> tuple[CRF, dict[str, torch.Tensor]]:
     with torch.no_grad():
         module.transitions.mul_(10.0)
     if kind == "sharp":  # it forgets, but more slowly than the halo allows
-        module.transitions.data.add_(8.0 * torch.eye(n, dtype=torch.float64))
+        module.transitions.data.add_(12.0 * torch.eye(n, dtype=torch.float64))
     elif kind == "holes":
         given["mask"] = torch.rand(size) < 0.7
     elif kind == "packed":
@@ -77,7 +77,7 @@ def test_which_cuts_hold(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held: dict[int, list[tuple[int, int]]] = {0: [], 1: []}  # on the way forward, and back
     inner = emissions._cut
 
-    def watched(batch: emissions.Batch, find: object, earlier: int) -> tuple[emissions.Parts, np.ndarray]:
+    def watched(batch: emissions.EmissionBatch, find: object, earlier: int) -> tuple[emissions.Parts, np.ndarray]:
         parts, vectors = inner(batch, find, earlier)  # type: ignore[arg-type]
         held[earlier].append((parts.inner.size, batch.layout.parts.inner.size))
         return parts, vectors
