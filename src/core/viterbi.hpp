@@ -9,13 +9,6 @@
 // start or end one are -inf already. Edge scores are below +inf. What is taken out is the maximum of the position
 // before, for which the next step need not wait.
 //
-// Few labels: all sums of a position stay in registers, where each is compared with the maximum. With more labels,
-// sums are compared in groups of eight, and only the group of the maximum is kept; then, for each label j, the
-// sums of its group are taken once more, from the transposed matrix. Where the matrix is larger than the first cache,
-// labels that can have no maximum are left out first. Where each position has a matrix of its own, or there are few
-// positions, each sum is compared on its own. All ways have one result: maxima and sums of two numbers are exact, or
-// rounded in one way.
-//
 // A label is final when the best paths to all labels at the head of the stream go through it. That is asked in two
 // steps: `follow` carries the label of the oldest position along,
 //
@@ -29,35 +22,9 @@
 
 namespace core {
 
-constexpr int MOST_FEW = 16;  // columns of a row whose sums all stay in registers
-constexpr Int MANY = 64;      // positions with one matrix from which its transposition pays
-constexpr Int WIDE_ROW = WIDEST < 8 ? 256 : 112;  // columns of a matrix that takes longer to read than to add
-
 // Columns that are worked on at a time: their sums, maxima and choices are all in registers.
 constexpr int at_once(int columns) {
-  return columns <= MOST_FEW || 3 * columns / WIDEST + 2 <= REGISTERS ? columns : columns % 16 == 0 ? 16 : 8;
-}
-
-template <class F, int... K>
-INLINE void each_written(std::integer_sequence<int, K...>, [[maybe_unused]] F f) {
-  (f(std::integral_constant<int, K>{}), ...);
-}
-
-// f(0) … f(N - 1), written out.
-template <int N, class F>
-INLINE void each_of(F f) {
-  each_written(std::make_integer_sequence<int, N>{}, f);
-}
-
-// The largest of number(low) … number(high - 1), in pairs; none of them is not a number.
-template <int low, int high, class F>
-INLINE auto largest_of(F number) {
-  if constexpr (high - low == 1) {
-    return number(std::integral_constant<int, low>{});
-  } else {
-    constexpr int middle = (low + high) / 2;
-    return maximum(largest_of<low, middle>(number), largest_of<middle, high>(number));
-  }
+  return 3 * columns / WIDEST + 2 <= REGISTERS ? columns : columns % 16 == 0 ? 16 : 8;
 }
 
 // A whole number in every lane, as bits: it is only moved.
@@ -66,219 +33,39 @@ INLINE Vec<N> whole(Int k) {
   return splat<N>(bits_as<double>(k));
 }
 
-// top = max_i δ(i) + M(i, ·), chosen: the first i that has it; rows: M with C rows, those of no label -inf
-template <int C>
-INLINE void reach_few(const Vec<C>& delta, const double* rows, Vec<C>& top, Vec<C>& chosen) {
-  constexpr int R = Vec<C>::R;
-  each_of<C / R>([&](auto k) INLINE_LAMBDA {
-    Vec<R> reached[C];
-    each_of<C>([&](auto i) INLINE_LAMBDA { reached[i] = lane<i, R>(delta) + load<R>(rows + i * C + k * R); });
-    const auto best = largest_of<0, C>([&](auto i) INLINE_LAMBDA { return reached[i]; });
-    auto first = whole<R>(C - 1);
-    each_of<C - 1>([&](auto n) INLINE_LAMBDA {
-      constexpr int i = C - 2 - n;
-      first = where_greater(best, reached[i], first, whole<R>(i));
-    });
-    top.reg[k] = best.reg[0];
-    chosen.reg[k] = first.reg[0];
-  });
-}
-
-// For columns of M whose rows are `stride` apart: top, and the first label of the first group of G that has it.
-template <int G, int K>
-INLINE void reach(const double* delta, const double* matrix, Int stride, Int n_labels, Vec<K>& top, Vec<K>& chosen) {
-  constexpr int PAIR = G == 1 || 4 * K / WIDEST + 2 > REGISTERS ? 1 : 2;  // sums at a time, as the registers allow
-  const auto lowest = splat<K>(-INFINITE);
-  top = lowest;
-  chosen = whole<K>(0);
-  Int i = 0;
-  const auto take = [&](const Vec<K>& best) INLINE_LAMBDA {
-    chosen = where_greater(best, top, whole<K>(i), chosen);
-    top = maximum(best, top);
-  };
-  for (; i + G <= n_labels; i += G, matrix += G * stride) {
-    const auto reached = [&](auto g) INLINE_LAMBDA { return splat<K>(delta[i + g]) + load<K>(matrix + g * stride); };
-    auto best = largest_of<0, PAIR>(reached);
-    each_of<G / PAIR - 1>([&](auto g) INLINE_LAMBDA {
-      constexpr int low = PAIR * (g + 1);
-      best = maximum(largest_of<low, low + PAIR>(reached), best);
-    });
-    take(best);
-  }
-  if (i < n_labels) {
-    auto best = lowest;
-    for (Int k = i; k < n_labels; ++k, matrix += stride) best = maximum(splat<K>(delta[k]) + load<K>(matrix), best);
-    take(best);
-  }
-}
-
-// Some labels with a large δ: of sixteen parts of them, the best of each.
-struct Sample {
-  static constexpr int SIZE = 16;
-  Int labels[SIZE];
-
-  Sample(const double* delta, Int width, Int n_labels) {
-    Vec<SIZE> high = load<SIZE>(delta), where = whole<SIZE>(0);
-    for (Int i = SIZE; i + SIZE <= width; i += SIZE) {
-      const auto next = load<SIZE>(delta + i);
-      where = where_greater(next, high, whole<SIZE>(i), where);
-      high = maximum(next, high);
-    }
-    double first[SIZE];
-    store(first, where);
-    for (int k = 0; k < SIZE; ++k) {
-      const Int label = bits_as<Int>(first[k]) + k;
-      labels[k] = label < n_labels ? label : 0;
-    }
-  }
-};
-
-// Steps with many labels, most of which can have no maximum in a tile of columns:
-//
-//   δ(i) + max_j M(i,j) < min_j max_{k in a sample} (δ(k) + M(k,j))
-//
-// The others are gone through one by one.
-template <int K>
-class Pruned {
- public:
-  Pruned(const double* matrix, Int n_labels, Int width)
-      : n_labels_(n_labels), stride_((n_labels + 7) / 8 * 8), room_(width / K * stride_) {
-    if (room_.failed()) return;
-    for (Int c = 0; c < width; c += K) {  // the largest number of each row in the tile
-      double* const most = room_.data() + c / K * stride_;
-      for (Int i = 0; i < stride_; ++i) most[i] = i < n_labels ? greatest(load<K>(matrix + i * width + c)) : -INFINITE;
-    }
-  }
-  bool failed() const { return room_.failed(); }
-
-  INLINE void reach(const double* delta, const Sample& sample, const double* tile, Int c, Vec<K>& top,
-                    Vec<K>& chosen) const {
-    top = splat<K>(-INFINITE);
-    chosen = whole<K>(0);
-    for (const Int k : sample.labels) top = maximum(splat<K>(delta[k]) + load<K>(tile + k * K), top);
-    const auto bound = splat<8>(larger(least(top), -DBL_MAX));
-    const double* const most = room_.data() + c / K * stride_;
-    top = splat<K>(-INFINITE);
-    for (Int low = 0; low < n_labels_; low += 8) {
-      const auto reached = load<8>(delta + low) + load<8>(most + low);
-      for (uint64_t kept = equal(maximum(reached, bound), reached); kept; kept &= kept - 1) {
-        const Int i = low + __builtin_ctzll(kept);
-        const auto sum = splat<K>(delta[i]) + load<K>(tile + i * K);
-        chosen = where_greater(sum, top, whole<K>(i), chosen);
-        top = maximum(sum, top);
-      }
-    }
-  }
-
- private:
-  Int n_labels_, stride_;
-  Room room_;
-};
-
-// The matrix [N, width] by columns: a row for each label j, padded with -inf to whole groups of labels i.
-class ByColumns {
- public:
-  ByColumns(const double* matrix, Int n_labels, Int width, Int group)
-      : stride(group > 0 ? (n_labels + group - 1) / group * group : 0), room_(n_labels * stride) {
-    if (room_.failed()) return;
-    for (Int low = 0; low < stride; low += group) {  // some rows at a time: what is read from them stays in the cache
-      for (Int j = 0; j < n_labels; ++j) {
-        double* const out = room_.data() + j * stride;
-        for (Int i = low; i < low + group; ++i) out[i] = i < n_labels ? matrix[i * width + j] : -INFINITE;
-      }
-    }
-  }
-  bool failed() const { return room_.failed(); }
-  const double* operator[](Int j) const { return room_.data() + j * stride; }
-
-  const Int stride;
-
- private:
-  Room room_;
-};
-
-// The step from one position to the next.
+// The step from one position to the next: top(j) = max_i δ(i) + e(i,j), chosen(j): the smallest i that has it.
 template <class Shape>
 class MaxPlus {
  public:
   static constexpr int C = Shape::columns, K = at_once(C), G = C < 8 ? C : 8;
 
-  MaxPlus(Shape shape, Matrix<const double> edge, Int n_labels, Int size)
-      : edge_(edge),
-        width_(shape.width),
-        n_labels_(n_labels),
-        way_(way_of(shape.width, edge.rows > 1, size)),
-        rows_(way_ == FEW ? C * C : 0),
-        tiles_(Tiles<K>{width_}, edge.data, Shape::tiled && way_ != EACH ? n_labels : 0),
-        columns_(edge.data, n_labels, width_, way_ == GROUPS ? G : 0),
-        pruned_(edge.data, way_ == PRUNED ? n_labels : 0, width_) {
-    if (way_ != FEW || rows_.failed()) return;
-    for (Int k = 0; k < C * C; ++k) rows_.data()[k] = k < n_labels * C ? edge.data[k] : -INFINITE;
-  }
-  bool failed() const { return rows_.failed() || tiles_.failed() || columns_.failed() || pruned_.failed(); }
+  MaxPlus(Shape shape, Matrix<const double> edge, Int n_labels)
+      : edge_(edge), width_(shape.width), n_labels_(n_labels), matrix_(shape, edge.data, edge.rows > 1 ? 0 : n_labels) {}
+  bool failed() const { return matrix_.failed(); }
 
-  // The step to position t: the maxima and what is chosen, a tile at a time, to take(c, top, chosen).
+  // The step to position t, some columns at a time, to take(c, top, chosen).
   template <class Take>
-  INLINE void go(Int t, const double* delta, const Vec<K>& held, Take take) const {
-    Vec<K> top, chosen;
-    if constexpr (C <= MOST_FEW) {
-      if (way_ == FEW) {
-        reach_few<K>(held, rows_.data(), top, chosen);
-        return take(0, top, chosen);
-      }
-    }
-    if constexpr (Shape::tiled) {
-      if (way_ == PRUNED) {
-        const Sample sample(delta, width_, n_labels_);
-        for (Int c = 0; c < width_; c += K) {
-          pruned_.reach(delta, sample, tiles_.tile(c), c, top, chosen);
-          take(c, top, chosen);
+  INLINE void go(Int t, const double* delta, Take take) const {
+    const bool own = edge_.rows > 1 || !Shape::tiled;
+    for (Int c = 0; c < width_; c += C) {
+      const double* const tile = own ? edge_[edge_.rows > 1 ? t : 0] + c : matrix_.tile(c);
+      for (Int k = 0; k < C; k += K) {
+        const double* row = tile + k;
+        auto top = splat<K>(-INFINITE), chosen = whole<K>(0);
+        for (Int i = 0; i < n_labels_; ++i, row += own ? width_ : C) {
+          const auto reached = splat<K>(delta[i]) + load<K>(row);  // δ(i) + e(i, ·)
+          chosen = where_greater(reached, top, whole<K>(i), chosen);
+          top = maximum(reached, top);
         }
-        return;
+        take(c + k, top, chosen);
       }
-    }
-    const double* const matrix = edge_[edge_.rows > 1 ? t : 0];
-    for (Int c = 0; c < width_; c += K) {
-      if (way_ == EACH || C <= MOST_FEW) {
-        reach<1>(delta, matrix + c, width_, n_labels_, top, chosen);
-      } else {
-        reach<G>(delta, Shape::tiled ? tiles_.tile(c) : matrix + c, Shape::tiled ? Int(K) : width_, n_labels_, top,
-                 chosen);
-      }
-      take(c, top, chosen);
-    }
-  }
-
-  // Pointers from the maxima and what was chosen.
-  template <class Pointer>
-  INLINE void point(const double* delta, const double* top, const double* chosen, Pointer* pointers) const {
-    if (way_ != GROUPS) {
-      for (Int j = 0; j < n_labels_; ++j) pointers[j] = Pointer(bits_as<Int>(chosen[j]));
-      return;
-    }
-    const double* column = columns_[0];
-    for (Int j = 0; j < n_labels_; ++j, column += columns_.stride) {  // the i of the group that reaches the maximum
-      const Int first = bits_as<Int>(chosen[j]);
-      const uint64_t there = equal(load<G>(delta + first) + load<G>(column + first), splat<G>(top[j]));
-      pointers[j] = Pointer(there ? first + __builtin_ctzll(there) : first);
     }
   }
 
  private:
-  enum Way { FEW, EACH, GROUPS, PRUNED };
-
-  static Way way_of(Int width, bool own, Int size) {
-    if (own || (C > MOST_FEW && size < MANY)) return EACH;
-    return C <= MOST_FEW ? FEW : Shape::tiled && width >= WIDE_ROW ? PRUNED : GROUPS;
-  }
-
   Matrix<const double> edge_;
   Int width_, n_labels_;
-  Way way_;
-  Room rows_;
-  ByTiles<Tiles<K>> tiles_;
-  ByColumns columns_;
-  Pruned<K> pruned_;
+  ByTiles<Shape> matrix_;
 };
 
 // The first number that is `value`; 0 where there is none. G divides the size.
@@ -310,13 +97,13 @@ inline Status viterbi(Shape shape, Span<const bool> starts, Span<const bool> end
   using Step = MaxPlus<Shape>;
   constexpr int K = Step::K, G = Step::G;
   const Int width = shape.width, n_labels = back.columns, size = starts.size;
-  const Step step(shape, edge, n_labels, size);
-  const Room room(4 * width);
+  const Step step(shape, edge, n_labels);
+  const Room room(3 * width);
   if (step.failed() || room.failed()) return NO_MEMORY;
-  double *const tops = room.data(), *const choice = tops + width, *previous = choice + width, *next = previous + width;
+  double *const choice = room.data(), *previous = choice + width, *next = previous + width;
   for (Int c = 0; c < width; c += G) store(previous + c, load<G>(delta + c));
   double peak = largest<G>(delta, width);
-  auto taken = splat<K>(absolute(peak) < INFINITE ? peak : 0.0), held = load<K>(previous), last = held;
+  auto taken = splat<K>(absolute(peak) < INFINITE ? peak : 0.0);
   for (fault = 0; fault < size; ++fault) {
     const Int t = fault;
     const bool start = starts[t];
@@ -324,27 +111,20 @@ inline Status viterbi(Shape shape, Span<const bool> starts, Span<const bool> end
     auto highest = splat<K>(-INFINITE);
     bool numbers = true;
     const auto take = [&](Int c, const Vec<K>& top, const Vec<K>& chosen) INLINE_LAMBDA {
-      store(tops + c, top);
       store(choice + c, chosen);
       const auto reached = top + (load<K>(scores + t * width + c) - taken);  // δ_t = max (δ + e) + (s - δ*)
       store(next + c, reached);
       highest = maximum(reached, highest);
       numbers = numbers && equal(reached, reached) == ~uint64_t(0) >> (64 - K);
-      last = reached;
     };
     if (start) {
-      for (Int c = 0; c < width; c += K) take(c, splat<K>(0.0), splat<K>(0.0));
-    } else {
-      step.go(t, previous, held, take);
-    }
-    held = last;
-    if (start) {
-      const Int label = first_with<G>(previous, width, peak);
-      for (Int j = 0; j < n_labels; ++j) back[t][j] = Pointer(label);
+      const auto label = whole<K>(first_with<G>(previous, width, peak));
+      for (Int c = 0; c < width; c += K) take(c, splat<K>(0.0), label);
       total = TwoSum{};
     } else {
-      step.point(previous, tops, choice, back[t]);
+      step.go(t, previous, take);
     }
+    for (Int j = 0; j < n_labels; ++j) back[t][j] = Pointer(bits_as<Int>(choice[j]));
     taken = greatest_lanes(highest);
     peak = Vec<K>::Register::first(taken.reg[0]);
     if (!numbers || peak == INFINITE) return NOT_FINITE;
