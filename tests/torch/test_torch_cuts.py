@@ -10,6 +10,7 @@ import pytest
 import torch
 from chainfold.engines import emissions
 from chainfold.torch import CRF
+from chainfold.torch.cpu import batch_of
 from tolerances import AT_LENGTH
 
 LENGTH = 40_000
@@ -103,8 +104,8 @@ def test_cuts_lie_where_lengths_say() -> None:
     emissions = torch.zeros(3, 70_000, 2)
     module, mask = CRF(2, batch_first=True), torch.ones(3, 70_000, dtype=torch.bool)
     mask[1, 100:], mask[2, 9000:] = False, False
-    stretches = CpuBatch(module._inputs(emissions, mask)).layout.stretches
-    assert stretches.sequence is not None
-    assert np.bincount(stretches.sequence).tolist() == [16, 1, 2]
-    assert np.diff(stretches.cuts).tolist() == [4375] * 16 + [100, 4500, 4500]
-    assert stretches.without(np.array([1, 18])).cuts.tolist() == np.delete(stretches.cuts, [1, 18]).tolist()
+    parts = batch_of(module._inputs(emissions, mask)).layout.parts
+    assert parts.sequence is not None
+    assert np.bincount(parts.sequence).tolist() == [16, 1, 2]
+    assert np.diff(parts.cuts).tolist() == [4375] * 16 + [100, 4500, 4500]
+    assert parts.without(np.array([1, 18])).cuts.tolist() == np.delete(parts.cuts, [1, 18]).tolist()
