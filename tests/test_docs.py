@@ -48,9 +48,6 @@ def test_python_snippets_run_in_order(
 EXAMPLES = ROOT / "examples"
 
 
-TESTED_ELSEWHERE = ("chainfold warm --widths 2-8",)  # it takes a minute
-
-
 def printed_by(line: str, page: Path) -> str:
     """What a command prints. The README's are run by a shell; of the others those that need one, as pipes do."""
     words = shlex.split(line)
@@ -74,8 +71,7 @@ def test_shell_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: py
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     for block in fenced(page, "sh"):
         for line in block.splitlines():
-            if line not in TESTED_ELSEWHERE:
-                assert printed_by(line, page) or " -o " in line
+            assert printed_by(line, page) or " -o " in line
 
 
 def test_compressed_examples_are_the_others() -> None:

@@ -46,7 +46,7 @@ _STEPS = (
         "from chainfold.system.machine import give_back_memory; give_back_memory()",
     ),
     ("chainfold", "import chainfold.features.encode, chainfold.training.loop, chainfold.inference.tag_files"),
-    ("five kernels, compiled before", "from chainfold.cli.warm_steps import run_steps; run_steps(['optimise'])"),
+    ("some kernels, compiled before", "from chainfold.cli.warm_steps import columns, run_step; run_step(columns)"),
 )
 _KINDS = ("VmHWM", "VmRSS", "RssAnon", "RssFile")  # the peak; then, in all, of the process's own, of files
 _TELL = f"""

@@ -16,8 +16,7 @@ _LINES = 300
 _IMPORT, _HELP = '`python -c "import chainfold"`', "`chainfold --help`"
 _TRAIN, _TAG = f"`chainfold train` of {_LINES} lines", f"`chainfold tag` of {_LINES} lines"
 _NOTHING, _ONE_CORE, _COMPILED = ", nothing compiled", ", nothing compiled, on one core", ", compiled before"
-_WIDTHS = "2-8"
-_WARM = f"`chainfold warm --widths {_WIDTHS}`, nothing compiled"
+_WARM = "`chainfold warm`, nothing compiled"
 _BARS = {
     _IMPORT: 0.3,
     _HELP: 0.5,
@@ -47,7 +46,7 @@ class _Runs:
         return self._run(kernels, prefix, "tag", str(self._model), str(self._text), "-o", str(self._folder / "tagged"))
 
     def warm(self, kernels: Path) -> float:
-        return self._run(kernels, (), "warm", "--widths", _WIDTHS)
+        return self._run(kernels, (), "warm")
 
     def _run(self, kernels: Path, prefix: tuple[str, ...], *arguments: str) -> float:
         environment = {"CHAINFOLD_CACHE": str(kernels), "PYTHONDONTWRITEBYTECODE": ""}  # as a user has it
@@ -82,7 +81,6 @@ def _measure(runs: _Runs, folder: Path, found: dict[str, list[float]]) -> None:
     """Train first: tagging needs its model."""
     for verb, measure in ((_TRAIN, runs.train), (_TAG, runs.tag)):
         found[verb + _NOTHING].append(measure(folder / verb))
-        measure(folder / verb)  # compiles what the process beside had begun when it was stopped
         found[verb + _COMPILED] += [measure(folder / verb) for _ in range(3)]
 
 
@@ -98,8 +96,7 @@ SECTION = Section(
     "startup",
     "Start-up",
     "Each in a fresh process, by the wall clock, with Python's own compiled files in place. Numba compiles chainfold's "
-    "kernels when they are first used, and they are kept. Where a verb has to compile and there is a second core, a "
-    "second process compiles what it will need later; on one core there is none. `chainfold warm` compiles all in "
+    "kernels, which read input, when they are first used, and they are kept. `chainfold warm` compiles them in "
     "advance.",
     run,
 )

@@ -480,8 +480,8 @@ def test_stream_reads_a_pipe_as_it_reads_memory(kind: str, block: int | None) ->
     chain = made(positions=200, **KINDS[kind])
     model = Model.random(Layout.full(chain.n_labels, chain.n_attributes, chain.n_edge_attributes))
     piped = open_chain(written(chain, io.BytesIO()))
-    warm = gather(piped, positions=2)
-    assert contents(warm.block(0, 2)) == contents(chain.block(0, 2))
+    first = gather(piped, positions=2)
+    assert contents(first.block(0, 2)) == contents(chain.block(0, 2))
     found, expected = (
         log_likelihood(model, piped, "stream", block=block),
         log_likelihood(model, chain, "stream", block=block),

@@ -12,7 +12,7 @@ import pytest
 import chainfold
 from verbs import conll
 
-KERNELS = sorted((Path(chainfold.__file__).parent / "kernels").glob("*.py"))
+KERNELS = sorted((Path(chainfold.__file__).parent / "jit").glob("*_kernels.py"))
 REPORT = """
 import atexit, sys
 atexit.register(lambda: print("loaded:", *sys.modules, file=sys.stderr))

@@ -1,4 +1,4 @@
-"""`chainfold warm`, and the process that compiles beside a verb."""
+"""`chainfold warm` compiles whatever reads input."""
 
 from __future__ import annotations
 
@@ -7,76 +7,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from chainfold.cli import warm_steps
-from chainfold.cli.warm import one_of_each_width, parse_widths
-from chainfold.jit import kernel_cache
-from verbs import conll, failed, run, succeeded
+from verbs import conll, failed, succeeded
 
 
-@pytest.mark.parametrize(("text", "numbers"), [("2", [2]), ("9, 3-4,4", [3, 4, 9]), ("1024", [1024]), ("7-7", [7])])
-def test_widths_are_numbers_and_ranges(text: str, numbers: list[int]) -> None:
-    assert parse_widths(text) == numbers
-
-
-@pytest.mark.parametrize("text", ["", "1", "0-4", "4-2", "2-", "-2", "2..4", "two", "2,", "1025", "2-99999", "²"])
-def test_widths_that_are_none(text: str) -> None:
-    said = failed("warm", "--widths", text)
-    assert said == f"--widths is {text!r}, but must be numbers from 2 to 1024 and ranges of them, for instance 2-16,40."
-
-
-def test_every_step_of_warm_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    monkeypatch.setattr(warm_steps, "_in_a_process", steps.append)
+def test_every_step_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    monkeypatch.setattr(warm_steps, "STEPS", (folders.append, folders.append))
     monkeypatch.setenv("CHAINFOLD_CACHE", str(tmp_path / "new" / "kept"))
-    facts = json.loads(succeeded("warm", "--widths", "2-3,20", "--json"))
+    facts = json.loads(succeeded("warm", "--json"))
     assert facts["folder"] == str(tmp_path / "new" / "kept")
     assert (facts["kernels"], facts["bytes"]) == (0, 0)
-    assert set(steps) == {"formats", *(f"labels:{number}" for number in one_of_each_width([2, 3, 20]))}
+    assert len(set(folders)) == 2
+    assert not any(folder.exists() for folder in folders)
 
 
-def test_a_step_that_fails_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_steps, "STEPS", {})
-    monkeypatch.setattr(warm_steps, "__name__", "chainfold.nothing")
-    done = run("warm", "--widths", 2)
-    assert done.exit_code == 2
-    assert done.stderr.startswith("chainfold: a process that compiles kernels failed: ")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(("free", "started"), [(2, 1), (1, 0)])
-def test_a_second_process_is_started_where_there_is_a_core(
-    free: int, started: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[Any] = []
-    stopped: list[str] = []
-
-    class Process:
-        def __init__(self, command: Any, **_: Any) -> None:
-            commands.append(command)
-
-        def kill(self) -> None:
-            stopped.append("killed")
-
-        def wait(self) -> None:
-            stopped.append("waited for")
-
-    monkeypatch.setattr(kernel_cache, "compiling", [])
-    monkeypatch.setattr(warm_steps, "cores", lambda: free)
-    monkeypatch.setattr(subprocess, "Popen", Process)
-    with warm_steps.stopped_with_verb():
-        warm_steps.compile_beside("names")
-        assert not commands, "nothing has to be compiled yet"
-        kernel_cache.compiling.pop()()
-        assert len(commands) == started
-        assert all(command[1:] == ["-m", "chainfold.cli.warm_steps", "names"] for command in commands)
-        warm_steps.compile_beside("decode:3")
-        assert not stopped
-    assert not kernel_cache.compiling, "the next verb compiles something else"
-    assert stopped == ["killed", "waited for"] * started
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CHAINFOLD_CACHE", str(tmp_path / "file"))
+    assert "compiled kernels cannot be kept there: it is not a folder; set CHAINFOLD_CACHE" in failed("warm")
 
 
 COUNT = """
@@ -100,12 +52,19 @@ def test_after_warm_nothing_is_compiled(tmp_path: Path) -> None:
         return int(done.stderr.rpartition("compiled: ")[2])
 
     rows, model = conll(tmp_path / "rows.txt"), tmp_path / "model"
-    subprocess.run([sys.executable, "-m", "chainfold", "warm", "--widths", "3"], env=environment, check=True)
+    (tmp_path / "rows.crfsuite").write_text("".join(f"{k % 2}\tw={k % 5}:0.5\tp\n\n" for k in range(40)))
+    (tmp_path / "rows.csv").write_text("word,label\n" + "".join(f'"{k % 5}",{"AB"[k % 2]}\n' for k in range(40)))
+    assert compiled("warm") > 0
     before = sorted((tmp_path / "kept").rglob("*"))
-    for options in ([], ["--c1", 0.1, "--c2", 0], ["--algorithm", "arow"], ["--threads", 1, "--scheme", "BIO"]):
-        assert compiled("train", rows, "-o", model, "--max-iterations", 2, "--fresh", *options) == 0
-    for options in ([], ["--all-marginals"], ["--nbest", 2], ["--samples", 2]):
+    columns = ["--columns", "word,shape,label"]
+    for options in ([], ["--min-count", 2], ["--attributes", "word[-1] word"], ["--hash-bits", 10]):
+        assert compiled("train", rows, "-o", model, "--max-iterations", 2, "--fresh", *columns, *options) == 0
+    for options in ([], ["--all-marginals"], ["--nbest", 2], ["--samples", 2], ["--sequences", tmp_path / "sequences"]):
         assert compiled("tag", model, rows, "-o", tmp_path / "tagged", *options) == 0
     assert compiled("eval", model, rows) == 0
     assert compiled("learn", rows, "-o", tmp_path / "learnt", "--hash-bits", 10) == 0
+    for name in ("rows.crfsuite", "rows.csv"):
+        assert compiled("train", tmp_path / name, "-o", model, "--max-iterations", 2, "--fresh") == 0
+        assert compiled("tag", model, tmp_path / name, "--marginals", "-o", tmp_path / "tagged") == 0
+    assert compiled("gradient", "--synthetic", "100:2:10:2") == 0
     assert sorted((tmp_path / "kept").rglob("*")) == before

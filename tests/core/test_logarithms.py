@@ -7,10 +7,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from chainfold.core._level import levels
 
 from chainfold import Chain, Layout, Model
 from chainfold.core import log_total, quotients
+from chainfold.core._level import levels
 from chainfold.engines.problem import Problem
 from chainfold.engines.published.log_domain import before_the_chain, log_scores
 from chainfold.engines.settings import Settings

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chainfold.core._level import levels
 from numpy.typing import NDArray
 
 from chainfold import core
 from chainfold.chain.synthetic import SyntheticChain
+from chainfold.core._level import levels
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
 from chainfold.training.perceptron import PerceptronSettings, PerceptronTrainer

@@ -19,7 +19,7 @@ from chainfold import (
     write_chain,
 )
 from chainfold.chain.block import MOST_LABELS
-from chainfold.core.slots import padded, tiles_of
+from chainfold.core.slots import padded
 from chainfold.engines import workspace
 from chainfold.engines.registry import ENGINES
 from chainfold.errors import BadSetting, ScoreNotFinite
@@ -111,10 +111,12 @@ def test_more_labels_than_a_tile_has(n_labels: int) -> None:
 
 
 def test_rows_are_whole_tiles() -> None:
-    assert [padded(n) for n in (1, 8, 9, 22, 64, 65, 88, 100, 256)] == [8, 8, 16, 24, 64, 80, 96, 112, 256]
-    for n_labels in range(1, 300):
-        tile, tiles, _ = tiles_of(n_labels)
-        assert n_labels <= padded(n_labels) == 8 * len(tile) * len(tiles) < 1.25 * n_labels + 8
+    assert [padded(n) for n in (1, 4, 5, 9, 22, 64, 65, 88, 100, 256)] == [4, 4, 8, 16, 24, 64, 80, 96, 112, 256]
+    for n_labels in range(5, 300):
+        width = padded(n_labels)
+        assert n_labels <= width < 1.25 * n_labels + 8
+        assert width % 8 == 0
+        assert width <= 64 or any(width % tile == 0 for tile in (64, 56, 48, 40))
     with pytest.raises(BadSetting, match="n_labels"):
         Layout.full(MOST_LABELS + 1, 1)
 

@@ -59,7 +59,6 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """The smallest sizes at which everything still runs."""
     fresh = timing.fresh
     monkeypatch.setattr(startup, "fresh", lambda *command, environment: fresh(*command))  # with what is compiled
-    monkeypatch.setattr(startup, "_WIDTHS", "2")
     monkeypatch.setattr(timing, "fresh", in_this_process)
     monkeypatch.setattr(datasets, "_QUICK_ROWS", 240)
     monkeypatch.setattr(gradient, "_QUICK_POSITIONS", {2: 200})

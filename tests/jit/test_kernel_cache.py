@@ -22,7 +22,6 @@ from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.jit import decorator as jit
 from chainfold.jit import kernel_cache as cache
 from chainfold.jit.string_kernels import hash_pairs
-from chainfold.kernels.forward import forward
 
 HEAD = 72
 
@@ -38,7 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("CHAINFOLD_CACHE", raising=False)
     monkeypatch.setattr(cache, "_warned", False)
-    monkeypatch.setattr(cache, "compiling", [])
     return tmp_path
 
 
@@ -203,7 +201,7 @@ def test_memory_that_runs_out_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_kept_kernel_is_stamped_with_the_whole_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel inlines functions of other files; its machine code must not outlive a change in any of them."""
-    stamps = {forward._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}
+    stamps = {hash_pairs._cache._cache_file._source_stamp, started()._cache._cache_file._source_stamp}
     assert len(stamps) == 1
     monkeypatch.setattr(jit, "_STAMP", "0" * 64)
     assert started()._cache._cache_file._source_stamp not in stamps
@@ -238,14 +236,15 @@ def test_a_folder_that_cannot_be_used(chosen: str, why: str, tmp_path: Path, mon
         jit.kernel_store()
 
 
-def test_kernels_of_all_packages_are_counted(folder: Path) -> None:
+def test_kernels_are_counted(folder: Path) -> None:
     pairs = jit.kernel(fastmath=jit.STRICT)(hash_pairs.py_func)
     store = jit.kernel_store()
     before = store.kernels()
     pairs(np.zeros(1, np.int64), np.zeros(1, np.uint64))
     (kept,) = set(store.kernels()) - set(before)
     assert kept.name.startswith("string_kernels.hash_pairs")
-    assert store.folder == folder
+    assert store.folder == kept.parent
+    assert store.folder.parent == folder
     older = bytearray(kept.read_bytes())
     older[cache._STAMP] = bytes(32)
     (kept.parent / "older.nbc").write_bytes(older)
@@ -253,27 +252,15 @@ def test_kernels_of_all_packages_are_counted(folder: Path) -> None:
     assert set(store.kernels()) == {*before, kept}
 
 
-def test_somebody_is_told_before_the_first_kernel_is_compiled() -> None:
-    told: list[str] = []
-    cache.compiling.append(lambda: told.append("compiling"))
-    started()(3)
-    assert told == ["compiling"]
-    started()(1.5)
-    assert told == ["compiling"]
-    cache.compiling.append(lambda: told.append("again"))
-    started()(3)
-    assert told == ["compiling"], "it was kept"
-
-
 STEPS = """
 import sys
 from numba.core import event
-from chainfold.cli.warm_steps import run_steps
+from chainfold.cli.warm_steps import columns, run_step
 from numba.core.runtime import nrtdynmod
 made, make = [], nrtdynmod.create_nrt_module
 nrtdynmod.create_nrt_module = lambda context: made.append(context) or make(context)
 with event.install_recorder("numba:compile") as recorder:
-    run_steps(["names"])
+    run_step(columns)
 print(len(recorder.buffer), len(made), sys.modules["chainfold"].__file__)
 """
 

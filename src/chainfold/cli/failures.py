@@ -16,7 +16,6 @@ import typer
 from chainfold.cli.console import abandon, complain, notice
 from chainfold.cli.options import holding
 from chainfold.cli.parameters import Verb, flags_of
-from chainfold.cli.warm_steps import stopped_with_verb
 from chainfold.errors import ChainfoldError, ChainfoldWarning
 from chainfold.system import signals
 
@@ -32,7 +31,7 @@ def guarded(verb: Verb) -> Verb:
     def run(*arguments: Any, **values: Any) -> None:
         with flags_of(verb):
             try:
-                with signals.in_verb(), _warnings_as_notices(), holding(), stopped_with_verb():
+                with signals.in_verb(), _warnings_as_notices(), holding():
                     verb(*arguments, **values)
                     if sys.stdout is not None:
                         sys.stdout.flush()

@@ -18,7 +18,6 @@ from chainfold.cli.console import console, counted, notice, table
 from chainfold.cli.input_options import FOR_MODEL, Inputs, ModelFile, check_for_model
 from chainfold.cli.parameters import Group, grouped
 from chainfold.cli.progress import bar
-from chainfold.cli.warm_steps import compile_beside
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system import signals
 from chainfold.system.files import written_whole
@@ -126,7 +125,6 @@ def tag(
     options.hold([sequences if cluster is not None else output, sequences], inputs, model, in_place=stream.follow)
     check_for_model(inputs, spec)
     opened = constraints.opened(model)
-    compile_beside(f"decode:{opened.layout.n_labels}")
     wanted: dict[str, Any] = {**vars(marginals), "memory": options.parse_size(memory), "piped": output == STANDARD}
     if stream.follow:
         if labellings.nbest or labellings.samples or sequences is not None:

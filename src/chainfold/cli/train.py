@@ -25,7 +25,6 @@ from chainfold.cli.training_options import (
     beside,
     check_model_output,
 )
-from chainfold.cli.warm_steps import compile_beside
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.system import signals
 from chainfold.system.machine import resident
@@ -199,7 +198,6 @@ def train(
     from chainfold.training.loop import Interrupted, Saving
 
     begin = time.perf_counter()
-    compile_beside("names")
     check_model_output(output)
     cache, state = beside(output, "chain"), beside(output, "run")
     options.hold([output, state], inputs, development.dev, spec.get("template"))
@@ -215,7 +213,6 @@ def train(
         progress = shown.reading()
         source = _source(inputs, cache, spec, progress, client)
         _check_labels(source, inputs)
-        compile_beside(f"backward:{source.n_labels}")
         how["dev"] = development.open(source, spec, progress)
     how["constraints"] = constraints.of(_vocabulary(source, inputs))
     if run.fresh:

@@ -54,7 +54,7 @@ SIZES = (
 )
 
 
-class Batch(ctypes.Structure):
+class CardBatch(ctypes.Structure):
     """`struct Batch` of batch.cuh."""
 
     _fields_ = (
@@ -109,7 +109,7 @@ class Kernels:
                 self._compiling(file)
 
     def launch(self, name: str, blocks: int, threads: int, stream: int, batch: int) -> None:
-        """Start a kernel; `batch` is the address of the address of a Batch."""
+        """Start a kernel; `batch` is the address of the address of a CardBatch."""
         function = self._functions.get(name) or self._load(name)
         status = self._launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, batch, None)
         if status == _NO_CONTEXT:

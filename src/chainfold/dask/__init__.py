@@ -1,7 +1,6 @@
 """More than one machine: training, evaluation, encoding and tagging on a Dask cluster, with the same bits.
 
     failure        errors of tasks as data
-    warm           kernels, compiled once a machine
     chains         what a worker keeps of the chains that it reads
     sums_of_runs   sums of stretches as they travel
     tasks          the tasks of an evaluation, pure functions

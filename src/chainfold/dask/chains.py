@@ -14,7 +14,6 @@ from chainfold.chain.any_chain import open_chain
 from chainfold.chain.batches import PipedChain, StoredChain, absolute
 from chainfold.chain.block import Source
 from chainfold.chain.parts import ChainInParts
-from chainfold.dask.warm import warm_up
 from chainfold.engines.pool import ArrayPool
 from chainfold.engines.workspace import MOST_HELD, Workspace, held_bytes
 from chainfold.errors import BadFile, ChainfoldError
@@ -62,7 +61,6 @@ class OpenChain:
             if full not in self.layouts:
                 sizes = self.source.n_labels, self.source.n_attributes, self.source.n_edge_attributes
                 self.layouts[full] = Layout.full(*sizes) if full else Layout.observed(self.source)
-                warm_up(self.source, self.layouts[full])
             return self.layouts[full]
 
     def workspace(self, full: bool, stretch: HeldStretch, hold: bool) -> Workspace:

@@ -1,4 +1,4 @@
-"""Forward vectors that sum to one, in doubles or in wide numbers (`kernels.wide`)."""
+"""Forward vectors that sum to one, in doubles or in wide numbers (`wide.hpp`)."""
 
 from __future__ import annotations
 

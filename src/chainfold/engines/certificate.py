@@ -1,6 +1,6 @@
 """The certificate: the posterior of a position, known before the future is read.
 
-`kernels.certificate` has the proof.
+`certificate.hpp` has the proof.
 """
 
 from __future__ import annotations

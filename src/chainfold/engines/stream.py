@@ -3,7 +3,7 @@
 Sequences that begin and end within a block, as most sentences do, need no certificate: they are done forward and back,
 a few at a time. Otherwise, forward over the blocks as they come. Behind the newest one, the oldest block still pending
 waits for its certificate: the posterior of its last label given each label that the future might pin
-(`kernels.certificate`). When these agree, the posterior is known, and the block is done by one ordinary pass back.
+(`certificate.hpp`). When these agree, the posterior is known, and the block is done by one ordinary pass back.
 Where they do not agree within the lookahead allowed, the block is *carried*: one pass back for each end label f gives
 
     G[f] = E[counts up to here | y_end = f]        G'[f] = Σ_e Pr(e | f) G[e]  +  the block's own counts given f

@@ -22,7 +22,7 @@ class Accumulator:
     """A vector of sums in levels: kernels add to `recent`, which is folded into `total` now and then.
 
     A million small terms added to one large number lose five digits to rounding; added in portions, hardly one. The
-    sums of the most frequent attributes, which come first, have a level in between (`kernels.scores.fold`).
+    sums of the most frequent attributes, which come first, have a level in between (`fold` in `scores.hpp`).
     """
 
     def __init__(self, layout: Layout, pool: ArrayPool, sums: Floats | None = None) -> None:

@@ -15,6 +15,6 @@
     marginal_kernels    marginals as dicts
     synthetic_kernels   a seeded random chain
 
-No other package imports numba or llvmlite but `kernels`, which has the arithmetic of models. Only `errors` and
-`system` are imported here. Begin reading with `decorator`, then `text_kernels`.
+No other package imports numba or llvmlite; the arithmetic of models is `core`. Only `errors` and `system` are imported
+here. Begin reading with `decorator`, then `text_kernels`.
 """

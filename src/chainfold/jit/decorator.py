@@ -1,9 +1,8 @@
 """The one decorator of every kernel.
 
-Kernels release the interpreter lock (engines run them on a thread pool), but for those that read Python's objects. They
-are compiled once per machine, those that work on rows of labels once for each width: the machine code is kept beside
-the source, or where numba keeps it. Numba notices a change in the kernel's own file only, but kernels inline one
-another across files, so the stamp of a kept kernel is here the digest of all of them.
+Kernels release the interpreter lock, but for those that read Python's objects. They are compiled once per machine: the
+machine code is kept beside the source, or where numba keeps it. Numba notices a change in the kernel's own file only,
+but kernels inline one another across files, so the stamp of a kept kernel is here the digest of all of them.
 
 A kernel does not raise. One that can fail gives a fault and its place, in this order: `OK`, or a positive number that
 its module names, and the position or line. A kernel whose state carries over from call to call has both in its state.
@@ -32,15 +31,10 @@ OK = 0
 """No fault."""
 
 
-def _sources() -> list[Path]:
-    """The files that have kernels, or decide how they are compiled."""
-    package = Path(__file__).parents[1]
-    return sorted({*package.glob("jit/*.py"), *package.glob("kernels/*.py"), *package.glob("*/*_kernels.py")})
-
-
 def _package_stamp() -> str:
+    """A digest of the files that have kernels, or decide how they are compiled."""
     digest = hashlib.sha256()
-    for path in _sources():
+    for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -70,4 +64,4 @@ def kernel(
 
 def kernel_store() -> KernelStore:
     """Where all kernels are kept; raises `ChainfoldError` unless files can be written there."""
-    return KernelStore(_STAMP, _sources())
+    return KernelStore(_STAMP)

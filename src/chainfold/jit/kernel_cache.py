@@ -20,12 +20,11 @@ import os
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numba
@@ -38,9 +37,6 @@ _MAGIC = b"kernel1\n"
 _STAMP, _DIGEST = slice(8, 40), slice(40, 72)
 _HEAD = 72  # bytes before what is kept
 _ELSEWHERE = "set CHAINFOLD_CACHE to a folder that can be written"
-
-compiling: list[Callable[[], None]] = []
-"""What to call, once, before the first kernel that is not kept is compiled."""
 
 _warned = False
 
@@ -109,25 +105,17 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, sources)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        kept = None
         if self._cache_file is None:
             _warn(f"there is no folder to keep compiled kernels in: each process compiles its own; {_ELSEWHERE}.")
-        else:
-            try:
-                rtsys.initialize(target_context)  # not `refresh`, which loads all that compiling takes
-                kept = self._load_overload(sig, target_context)
-            except MemoryError:
-                raise
-            except Exception as error:  # whatever damaged files, or what they were damaged to, can raise
-                self._warn_of_load(error)
-        while kept is None and self.can_keep and compiling:
-            compiling.pop()()
-        return kept
-
-    @property
-    def can_keep(self) -> bool:
-        """Is there a folder, as far as is known?"""
-        return self._cache_file is not None and not _warned
+            return None
+        try:
+            rtsys.initialize(target_context)  # not `refresh`, which loads all that compiling takes
+            return self._load_overload(sig, target_context)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever damaged files, or what they were damaged to, can raise
+            self._warn_of_load(error)
+            return None
 
     def _warn_of_load(self, error: Exception) -> None:
         _warn(
@@ -194,32 +182,21 @@ def keep_runtime(sources: str) -> None:
 
 
 class KernelStore:
-    """The folders of all kernels, which exist; raises `ChainfoldError` unless files can be written there."""
+    """The folder of all kernels, which exists; raises `ChainfoldError` unless files can be written there."""
 
-    def __init__(self, sources: str, files: Iterable[Path]) -> None:
-        """files: the sources of the kernels."""
+    def __init__(self, sources: str) -> None:
         self._stamp = _stamp(sources)
-        self._folders = {_writable(_cache_of(file, sources)) for file in files}
-
-    @property
-    def folder(self) -> Path:
-        """The folder that `CHAINFOLD_CACHE` names, or the one that all are in."""
-        return chosen_folder() or Path(os.path.commonpath(self._folders))
+        self._files = _writable(RuntimeCache(_runtime, sources))
+        self.folder = chosen_folder() or self._files
 
     def kernels(self) -> list[Path]:
         """The files of these sources' kernels; those of others may be among them."""
-        return [path for folder in self._folders for path in folder.glob("*.nbc") if self._is_ours(path)]
+        return [path for path in self._files.glob("*.nbc") if self._is_ours(path)]
 
     def _is_ours(self, path: Path) -> bool:
         with suppress(OSError), path.open("rb") as file:
             return file.read(_HEAD)[_STAMP] == self._stamp
         return False
-
-
-def _cache_of(file: Path, sources: str) -> RuntimeCache:
-    """A cache where those of kernels in a file of sources are: numba asks the function for its file."""
-    code = _runtime.__code__.replace(co_filename=str(file))
-    return RuntimeCache(FunctionType(code, {}), sources)
 
 
 def _writable(cache: KernelCache) -> Path:

@@ -45,12 +45,12 @@ _TAKEN_UP, _OF_FILE = 0xC0, 0x20  # it is in memory or swapped out; it is that o
 # Files
 
 
-def lock(descriptor: int, wait: bool = False) -> bool | None:
+def lock(descriptor: int) -> bool | None:
     """Lock an open file for this process; False if another has locked it, None where files cannot be locked."""
     if fcntl is None:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -1,17 +1,13 @@
 """A CRF layer for PyTorch: exact at any length, on the host and on CUDA.
 
-    arguments             a batch of emissions with the scores of transitions, checked
-    batch_kernels         stretches of a batch forward and back, in numba
-    cpu_threads           work on several threads
-    cpu_batch, cpu_cuts   a batch as numba kernels take it; where its long sequences are cut
-    cpu_general           sequences of any kind: wide numbers, transitions of positions' own
-    cpu, cpu_paths        log likelihoods with their gradients, and labellings, on the host
-    gpu_batch             a batch as CUDA kernels take it (nothing of gpu* imports numba)
-    gpu, gpu_paths        the same as cpu and cpu_paths, on CUDA
-    paths                 the best, the k best and drawn labellings, entropies
-    ops                   the custom operators, with their gradient
-    piecewise             exact training in pieces
-    crf                   CRF, the module
+    arguments        a batch of emissions with the scores of transitions, checked
+    cpu, cpu_paths   log likelihoods with their gradients, and labellings, on the host
+    gpu_batch        a batch as CUDA kernels take it
+    gpu, gpu_paths   log likelihoods and labellings on CUDA
+    paths            the best, the k best and drawn labellings, entropies
+    ops              the custom operators, with their gradient
+    piecewise        exact training in pieces
+    crf              CRF, the module
 
 A module imports those above it only; the modules of a device are imported when one of its tensors comes. Begin reading
 with `crf` and `ops`.

@@ -24,7 +24,7 @@ UNKNOWN_TAGS, KNOWN, IN_NUMBERS = 0, 1, 2
 """Results of the forward pass: some tags are unknown; all are labels; and all vectors are numbers as well."""
 
 
-class Gradient(NamedTuple):
+class CardGradient(NamedTuple):
     """Derivatives by emissions, transitions [N, N], start [N], end [N] and edges, or an empty tensor."""
 
     emissions: Tensor
@@ -72,7 +72,7 @@ def gradients(
         parts = _backward(inputs._replace(allowed=None), None, vectors, factor, -1.0)
         partial = _allowing(inputs, tags)
         again = _backward(partial, None, _forward(GpuBatch(partial))[1], factor, 1.0)
-        parts = Gradient(*(one + other for one, other in zip(parts, again, strict=True)))
+        parts = CardGradient(*(one + other for one, other in zip(parts, again, strict=True)))
     return tuple(
         part if tensor is None or part.dtype == tensor.dtype else part.to(tensor.dtype)
         for part, tensor in zip(parts, inputs[:5], strict=True)
@@ -149,7 +149,7 @@ def _backward(
     factor: Tensor,
     sign: float,
     flagged: bool = True,
-) -> Gradient:
+) -> CardGradient:
     """flagged: whether some sequence may have a flag"""
     emissions, n, dtype = inputs.emissions, inputs.n_labels, inputs.result_type
     gradient = emissions.new_empty(emissions.shape, dtype=dtype)
@@ -157,7 +157,7 @@ def _backward(
     batch = gpu.batch
     edges = gpu.room(0) if inputs.edges is None else gpu.zeros(*inputs.edges.shape)
     if gpu.empty:
-        return Gradient(gradient, gpu.zeros(n, n), gpu.zeros(n), gpu.zeros(n), edges)
+        return CardGradient(gradient, gpu.zeros(n, n), gpu.zeros(n), gpu.zeros(n), edges)
     in_order = flagged or not gpu.by_warps  # some of the sequences
     pairs, first, last = gpu.room(n, n), gpu.room(n), gpu.room(n)
     if in_order:
@@ -184,4 +184,4 @@ def _backward(
             batch.flag = None  # the counts of all
         gpu.launch_labels("counts", blocks)
     gpu.launch("sum_tables", -(-(n + 2) * n // 32), 32 * min(32, batch.table_count))
-    return Gradient(gradient, pairs, first, last, edges)
+    return CardGradient(gradient, pairs, first, last, edges)

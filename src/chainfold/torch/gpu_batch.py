@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 import torch
-from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, Batch, kernels_for
+from chainfold.cuda.launch import CHUNK_LABELS, SHARED_LABELS, WARPS, CardBatch, kernels_for
 from chainfold.errors import BadSetting
 from chainfold.torch.arguments import Arguments
 from torch import Tensor
@@ -41,7 +41,7 @@ class GpuBatch:
         self.length = 0  # of the longest sequence
         self.by_warps = self.n_labels <= CHUNK_LABELS
         self._alive: list[Tensor] = []
-        self.batch = batch = Batch()
+        self.batch = batch = CardBatch()
         self._address = ctypes.c_void_p(ctypes.addressof(batch))
         self._argument = ctypes.addressof(self._address)
         if inputs.allowed is not None:

@@ -5,7 +5,7 @@ each label f that the future may pin L positions after b,
 
     Q(i | f) = Pr(y_b = i | y_{b+L} = f, x up to b+L)
 
-and where all Q(· | f) agree to within a tolerance, γ_b is known, whatever comes later (`kernels.certificate` has the
+and where all Q(· | f) agree to within a tolerance, γ_b is known, whatever comes later (`certificate.hpp` has the
 proof). Then log Z of piece k with
 
     start'(j) = log Σ_i α_{k-1}(i) exp(transition(i, j))        end'(j) = log γ_b(j) - log α_b(j)
