@@ -15,6 +15,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     transitions         scores of transitions as kernels take them
     forward_pass        forward over scored positions
     potentials          the weights of a model as kernels take them
+    scores              sources of scores and what goes back to their sinks; the weights of a model as a source
     block_pass          forward and back over one block
     certificate         the posterior of a position, known before the future is read
     short_sequences     whole sequences, forward and back in one go
@@ -25,6 +26,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
                           checkpoint     keeps one in √T                 O(N√T)
     stream              one pass, certified collapse           O(M + N(B + L))
     stretch             the share of a stretch of the chain, with halos
+    emissions           dense scores as a source: log Z and gradients of a batch
     parallel            `stream` on many stretches at once
     published/          the paper's own algorithms, in the log domain
     registry            the engines by name
