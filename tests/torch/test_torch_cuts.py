@@ -77,7 +77,7 @@ def test_which_cuts_hold(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held: dict[int, list[tuple[int, int]]] = {0: [], 1: []}  # on the way forward, and back
     inner = emissions._cut
 
-    def watched(batch: emissions.Batch, find: object, earlier: int) -> tuple[emissions.Parts, np.ndarray]:
+    def watched(batch: emissions.EmissionBatch, find: object, earlier: int) -> tuple[emissions.Parts, np.ndarray]:
         parts, vectors = inner(batch, find, earlier)  # type: ignore[arg-type]
         held[earlier].append((parts.inner.size, batch.layout.parts.inner.size))
         return parts, vectors
