@@ -26,9 +26,9 @@ from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.certificate import Certificate
 from chainfold.engines.log_likelihood import log_likelihood
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import DEFAULT_LOOKAHEAD, DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Accumulator
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.model.file import open_model
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model

@@ -8,9 +8,41 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "arrays.hpp"
 
 namespace core {
+
+// Without the interpreter's lock, while a kernel runs; it is taken again at the end.
+//
+// A daemon thread that asks for the lock once the interpreter ends is ended there, in the middle of C++, which aborts
+// the process. So the end waits for kernels that run (`wait_for_kernels`, at exit), and those after it keep the lock.
+class Unlocked {
+ public:
+  Unlocked() : state_(closing ? nullptr : (++running, PyEval_SaveThread())) {}
+  ~Unlocked() {
+    if (!state_) return;
+    PyEval_RestoreThread(state_);
+    --running;
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+  static void wait_for_kernels() {
+    closing = true;
+    const nanobind::gil_scoped_release others;
+    while (running > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  static void forget_kernels() { running = 0; }  // in a forked child, which has none of their threads
+
+ private:
+  static inline std::atomic<bool> closing{false};
+  static inline std::atomic<int> running{0};
+  PyThreadState* state_;
+};
 
 template <class T>
 struct Kind;

@@ -84,7 +84,7 @@ void tag_counts(const Emissions<T>& emissions, Span<const int64_t> cuts, Span<co
 
 template <class T>
 void bind(nb::module_& m) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<Unlocked>;
   using nb::arg;
   m.def("emission_scores", &emission_scores<T>, arg("emissions"), arg("low"), arg("high"), arg("out"), Free(),
         "State scores of positions low … high-1 of dense scores.");

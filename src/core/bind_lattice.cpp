@@ -131,7 +131,7 @@ Int last_certified_position(const Lattice& lattice, double tolerance, Span<const
 }  // namespace
 
 void bind_lattice(nb::module_& m) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<Unlocked>;
   using nb::arg;
   m.attr("EDGE_RANGE") = EDGE_RANGE;
   m.attr("LEAST_ALPHA") = LEAST_ALPHA;

@@ -34,7 +34,7 @@ void terminate_of(const Block& block, Cube<const double> u, Span<const double> e
 }  // namespace
 
 void bind_logarithms(nb::module_& m) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<Unlocked>;
   using nb::arg;
   m.def("log_total", &log_total, arg("z"), Free(), "⊕ of the logarithms in a vector.");
   m.def("quotients", &quotients, arg("logs"), arg("signs"), arg("log_z"), arg("out"), Free(),

@@ -129,7 +129,7 @@ int label_items(Span<const int64_t> offsets, Span<const int32_t> ids, Span<const
   });
 }
 
-using Free = nb::call_guard<nb::gil_scoped_release>;
+using Free = nb::call_guard<Unlocked>;
 using nb::arg;
 
 template <class Pointer>

@@ -44,7 +44,7 @@ std::tuple<int, Int, double> learn_pieces(const Block& block, const BlockRows& b
 }  // namespace
 
 void bind_perceptron(nb::module_& m) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<Unlocked>;
   using nb::arg;
   m.attr("PERCEPTRON") = Int(PERCEPTRON);
   m.attr("PASSIVE_AGGRESSIVE") = Int(PASSIVE_AGGRESSIVE);

@@ -7,7 +7,7 @@ namespace nb = nanobind;
 namespace core {
 
 void bind_vectors(nb::module_& m) {
-  using Free = nb::call_guard<nb::gil_scoped_release>;
+  using Free = nb::call_guard<Unlocked>;
   using nb::arg;
   m.attr("CHUNK") = CHUNK;
   m.def("penalise", &penalise, arg("first"), arg("last"), arg("sums"), arg("g"), arg("observed"), arg("x"), arg("c2"),

@@ -14,6 +14,8 @@ void bind_paths(nanobind::module_& m);
 
 NB_MODULE(CORE_MODULE, m) {
   m.doc() = "The arithmetic of chains, compiled for one level of processor.";
+  m.def("_wait_for_kernels", &core::Unlocked::wait_for_kernels);
+  m.def("_forget_kernels", &core::Unlocked::forget_kernels);
   core::bind_numbers(m);
   core::bind_lattice(m);
   core::bind_emissions(m);

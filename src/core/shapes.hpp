@@ -27,7 +27,7 @@ struct Tiles {
 // Call a kernel with the shape of a row; the width is one that `chainfold.core.slots.padded` gives.
 template <class Kernel>
 inline auto with_shape(Int width, Kernel kernel) {
-#ifdef CORE_FEW_WIDTHS  // compiled in seconds, for tests that break a line
+#ifdef CORE_FEW_WIDTHS  // the portable level, whose registers are too few for wide tiles; tests that compile in seconds
   if (width == 4) return kernel(OneTile<4>{});
   if (width == 8) return kernel(OneTile<8>{});
   return kernel(Tiles<8>{width});

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from chainfold import Layout, Model, SyntheticChain, log_likelihood
+from chainfold.engines.halo import Halo
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
-from chainfold.engines.stretch import Halo, share
+from chainfold.engines.stretch import share
+from chainfold.engines.weight_scores import WeightSource
 
 
 @pytest.mark.parametrize("mean_length", [None, 40])

@@ -10,11 +10,11 @@ import pytest
 from chainfold import Layout, Model, SyntheticChain
 from chainfold.chain.chain import gather
 from chainfold.engines import parallel
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.problem import Problem
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
-from chainfold.engines.workspace import ArrayPool
 
 SETTINGS = Settings(block=100)
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chainfold.kernels import forward
+from chainfold.kernels.lattice import EDGE_RANGE
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, log_likelihood, marginals
@@ -23,10 +25,8 @@ from chainfold.engines.certificate import Certificate
 from chainfold.engines.parallel import STRETCHES
 from chainfold.engines.problem import Problem
 from chainfold.engines.registry import ENGINES
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
-from chainfold.kernels import forward
-from chainfold.kernels.lattice import EDGE_RANGE
+from chainfold.engines.weight_scores import WeightSource
 from tolerances import FLOOR, ORACLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()

@@ -295,9 +295,11 @@ def test_cpu_tensors_import_neither_engines_nor_tables_nor_the_command_line() ->
     loaded = set(done.stdout.split())
     assert not {"pyarrow", "typer", "rich"} & loaded
     rooms = {name.split(".")[1] for name in loaded if name.startswith("chainfold.")}
-    assert rooms <= {"chain", "engines", "errors", "escape", "kernels", "model", "system", "torch"}
+    assert rooms <= {"chain", "core", "engines", "errors", "escape", "inference", "model", "system", "torch"}
     engines = {name.removeprefix("chainfold.engines.") for name in loaded if name.startswith("chainfold.engines.")}
-    assert engines == {"belief", "certificate", "forward_pass", "transitions"}
+    assert engines == {
+        *("belief", "block_pass", "certificate", "emissions", "forward_pass", "halo", "pool", "scores", "transitions"),
+    }
 
 
 def test_long_sequences_agree_with_the_engines() -> None:

@@ -32,7 +32,7 @@ def setting(kind: str, n: int) -> tuple[CRF, dict[str, torch.Tensor]]:
     with torch.no_grad():
         module.transitions.mul_(10.0)
     if kind == "sharp":  # it forgets, but more slowly than the halo allows
-        module.transitions.data.add_(8.0 * torch.eye(n, dtype=torch.float64))
+        module.transitions.data.add_(12.0 * torch.eye(n, dtype=torch.float64))
     elif kind == "holes":
         given["mask"] = torch.rand(size) < 0.7
     elif kind == "packed":

@@ -86,8 +86,8 @@ def backward(folder: Path, labels: int) -> None:
     from chainfold.core.slots import BlockRows, aligned, is_few
     from chainfold.engines.belief import Belief
     from chainfold.engines.forward_pass import lattice_of
+    from chainfold.engines.pool import ArrayPool
     from chainfold.engines.tally import Accumulator
-    from chainfold.engines.workspace import ArrayPool
     from chainfold.kernels.backward import backward
     from chainfold.kernels.few import backward_few
 

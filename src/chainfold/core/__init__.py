@@ -14,6 +14,7 @@ release the interpreter's lock. One that can fail returns a status, from which `
 
 from __future__ import annotations
 
+import atexit
 import os
 from importlib import import_module
 
@@ -29,3 +30,5 @@ LEVEL: str = _asked or levels()[0]
 
 _math = import_module(f"chainfold.core._math_{LEVEL.removeprefix('x86-64-')}")
 globals().update({name: value for name, value in vars(_math).items() if not name.startswith("_")})
+atexit.register(_math._wait_for_kernels)
+os.register_at_fork(after_in_child=_math._forget_kernels)

@@ -15,7 +15,8 @@ from chainfold.chain.batches import PipedChain, StoredChain, absolute
 from chainfold.chain.block import Source
 from chainfold.chain.parts import ChainInParts
 from chainfold.dask.warm import warm_up
-from chainfold.engines.workspace import MOST_HELD, ArrayPool, Workspace, held_bytes
+from chainfold.engines.pool import ArrayPool
+from chainfold.engines.workspace import MOST_HELD, Workspace, held_bytes
 from chainfold.errors import BadFile, ChainfoldError
 from chainfold.model.layout import Layout
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainfold.chain.block import MOST_IDS
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.sums import Node, StretchSums, SumTree
-from chainfold.engines.workspace import ArrayPool
 from chainfold.model.layout import Floats, Layout
 
 _SPARSE = 1 / 2  # of the counts are not zero, at most, where places and counts are sent

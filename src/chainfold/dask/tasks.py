@@ -15,12 +15,12 @@ import numpy as np
 from chainfold.dask.chains import ChainPlace, HeldStretch, OpenChain, opened
 from chainfold.dask.failure import Failure, returned
 from chainfold.dask.sums_of_runs import SentNode, tree_of
+from chainfold.engines.halo import HALO
 from chainfold.engines.observed import count_leaves
 from chainfold.engines.parallel import NEAR, cut_places, run_leaves
 from chainfold.engines.problem import Problem, ReadSoFar
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents
-from chainfold.engines.stretch import HALO
 from chainfold.engines.sums import SumTree
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model

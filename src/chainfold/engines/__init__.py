@@ -6,18 +6,22 @@ All agree; they differ in what they keep and how often they read. Begin reading 
     rounding            how large scores can be; error bounds
     ranges              ranges of positions
     settings            Settings and Shape: what an engine is asked to do, and the sizes that decide its memory
-    workspace           arrays, and a chain in memory, kept from one evaluation to the next
+    pool                arrays that are lent and given back
+    workspace           a chain in memory, kept from one evaluation to the next
     problem             Problem: a model on a chain, with the settings
     sums                sums over stretches, and the tree in which they are added
     tally               Tally: log Z and expected counts, score and counts of the observed labels
     engine              Engine, Report
     belief              forward vectors that sum to one, in doubles or wide numbers
-    transitions         scores of transitions as kernels take them
+    transitions         scores of transitions as the core takes them
     forward_pass        forward over scored positions
-    potentials          the weights of a model as kernels take them
-    scores              sources of scores and what goes back to their sinks; the weights of a model as a source
-    block_pass          forward and back over one block
+    scores              sources of scores, and their sinks
+    block_pass          forward and back over one block, from any source
     certificate         the posterior of a position, known before the future is read
+    halo                the past and the future of a stretch, certified
+    emissions           a source: dense scores of sequences, with their gradient
+    potentials          the weights of a model as the core takes them
+    weight_scores       a source: sums of weights, with expected counts
     short_sequences     whole sequences, forward and back in one go
     memory_cases        forward over the blocks, then back over them
                           fb             keeps everything                O(NT)

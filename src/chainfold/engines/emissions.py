@@ -34,9 +34,9 @@ from chainfold.core.faults import OK, check_memory
 from chainfold.core.slots import Emissions, Lattice, Moves, padded
 from chainfold.engines.belief import Belief
 from chainfold.engines.block_pass import BlockPass
-from chainfold.engines.stretch import Halo, future_of, past_of
+from chainfold.engines.halo import Halo, future_of, past_of
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.transitions import Transitions
-from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model.layout import Floats
 

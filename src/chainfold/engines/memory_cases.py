@@ -27,9 +27,9 @@ from chainfold.engines.block_pass import BlockPass
 from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.rounding import Promise, Runs
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.tally import Tally
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.model.layout import Floats
 from chainfold.system.spill import SpillFile
 

@@ -22,14 +22,14 @@ import numpy as np
 from chainfold.core.slots import WIDTH, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.engine import Engine, Report
+from chainfold.engines.halo import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.stream import StreamEvents, StreamPass
 from chainfold.engines.stream import memory as stream_memory
-from chainfold.engines.stretch import HALO, HALO_OF_FEW, future_of, past_of
 from chainfold.engines.sums import Node, StretchSums, SumTree
 from chainfold.engines.tally import Tally
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.errors import ScoreNotFinite, ZeroProbability
 from chainfold.model.layout import Floats
 

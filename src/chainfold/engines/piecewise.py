@@ -13,9 +13,9 @@ from chainfold.chain.views import JoinedSource
 from chainfold.engines import stream
 from chainfold.engines.log_likelihood import Evaluation, evaluation_of
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import DEFAULT_TOLERANCE, Settings
 from chainfold.engines.tally import Tally
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.errors import ChainfoldError, EmptyChain, MemoryTooSmall
 from chainfold.model.model import Model
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from chainfold.chain.block import NO_LABEL, Block, Source, check_block
 from chainfold.core.slots import BlockRows, Slots
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Extent, Promise, ScoreSizes, error_bounds
 from chainfold.engines.settings import Settings, Shape
-from chainfold.engines.workspace import ArrayPool, Workspace
+from chainfold.engines.workspace import Workspace
 from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 from chainfold.model.model import Model

@@ -10,7 +10,7 @@ from chainfold.core.slots import Slots, aligned, is_few
 from chainfold.engines.belief import Belief
 from chainfold.engines.forward_pass import lattice_of
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.model.block_rows import RowFinder
 from chainfold.model.layout import Floats
 

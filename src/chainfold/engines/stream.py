@@ -28,10 +28,10 @@ from chainfold.engines.engine import Engine, Report
 from chainfold.engines.problem import Problem
 from chainfold.engines.ranges import Ranges
 from chainfold.engines.rounding import Promise
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings, Shape
 from chainfold.engines.short_sequences import ShortSequences
 from chainfold.engines.tally import Tally
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.model.layout import Floats
 
 _BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chainfold.engines.workspace import ArrayPool
+from chainfold.engines.pool import ArrayPool
 from chainfold.model.layout import Floats
 
 MOST_TERMS = 64  # of a sum that is added up exactly, after which there are two

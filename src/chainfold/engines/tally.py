@@ -7,9 +7,9 @@ import numpy as np
 from chainfold.chain.block import NO_LABEL, Block
 from chainfold.core import PORTION, fold, observe
 from chainfold.core.slots import Slots
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.problem import Problem
 from chainfold.engines.sums import StretchSums, exact_sum, shortened
-from chainfold.engines.workspace import ArrayPool
 from chainfold.errors import ForbiddenLabel
 from chainfold.model.layout import Floats, Layout
 

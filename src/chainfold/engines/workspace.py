@@ -7,8 +7,6 @@ is done there; and the rows of the attributes do not change.
 from __future__ import annotations
 
 import math
-import threading
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -16,44 +14,16 @@ import numpy as np
 from chainfold.chain.block import Block, Source, check_block, frozen
 from chainfold.chain.chain import Chain, gather
 from chainfold.chain.views import View
-from chainfold.core.slots import BlockRows, aligned
+from chainfold.core.slots import BlockRows
+from chainfold.engines.pool import ArrayPool
 from chainfold.engines.rounding import Extent
 from chainfold.model.block_rows import find_block_rows
-from chainfold.model.layout import Floats, Layout
+from chainfold.model.layout import Layout
 
 MOST_HELD = 512 << 20
 """Bytes of a chain in memory: one that takes more is read again from where it is."""
 
 _ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 12, 16, 40  # of a chain in memory with its rows looked up
-
-
-class ArrayPool:
-    """Arrays that are lent and given back."""
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[Floats]] = defaultdict(list)
-        self._lock = threading.Lock()
-
-    def take(self, size: int) -> Floats:
-        """An array that begins a cache line; its content is undefined."""
-        array = self._used(size)
-        return aligned(size) if array is None else array
-
-    def zeros(self, size: int) -> Floats:
-        array = self._used(size)
-        if array is None:
-            return aligned(size)
-        array[:] = 0.0
-        return array
-
-    def give(self, array: Floats) -> None:
-        """Give back an array that was lent."""
-        with self._lock:
-            self._free[array.size].append(array)
-
-    def _used(self, size: int) -> Floats | None:
-        with self._lock:
-            return self._free[size].pop() if self._free[size] else None
 
 
 class HeldPositions(View):

@@ -24,9 +24,9 @@ from chainfold import core
 from chainfold.chain.block import Source, vocabulary_of
 from chainfold.chain.vocabulary import label_names
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
 from chainfold.engines.stretch import share
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.engines.workspace import Workspace
 from chainfold.errors import BadSetting, ChainfoldError, ForbiddenLabel, ScoreNotFinite
 from chainfold.model.constraints import Constraints

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.chain import Chain
 from chainfold.core import trace
+from chainfold.engines.halo import Halo
 from chainfold.engines.potentials import Potentials
 from chainfold.engines.problem import Problem
-from chainfold.engines.scores import WeightSource
 from chainfold.engines.settings import Settings
-from chainfold.engines.stretch import Halo, share
+from chainfold.engines.stretch import share
+from chainfold.engines.weight_scores import WeightSource
 from chainfold.inference.decoder import Decoder, Scorer
 from chainfold.model.layout import Floats, Layout
 from chainfold.model.model import Model

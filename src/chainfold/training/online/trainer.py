@@ -21,7 +21,7 @@ import numpy as np
 from chainfold import __version__
 from chainfold.chain.block import Block, frozen, join_blocks
 from chainfold.chain.vocabulary import MARKS, Vocabulary
-from chainfold.engines.stretch import HALO
+from chainfold.engines.halo import HALO
 from chainfold.errors import ChainfoldError
 from chainfold.model.layout import Layout
 from chainfold.model.model import Model
