@@ -290,6 +290,12 @@ _CHANGES: dict[tuple[str, ...], list[tuple[str, ...]]] = {
         ("sum tree", "engines/sums", "adjacent and self.first % (2 * self.leaves) == 0", "adjacent"),
         ("sum tree", "engines/parallel", "cut(first + len(cuts))", "Cut(places[first + len(cuts)])", "division"),
     ],
+    ("test_array_functions",): [
+        ("arrays", "arrays", "np.where(constraints.last, last, -np.inf)", "last", "constraints_forbid"),
+        ("arrays", "arrays", "allowed[given < 0] = True", "allowed[given < 0] = False", "unknown_labels"),
+        ("arrays", "arrays", "add_gradients(known, again, ones, total)", "", "finite_differences"),
+        ("arrays", "inference/emission_paths", "top[s] + own", "own", "k_best"),
+    ],
 }
 """By the files whose tests must notice: what breaks, the file, the line, the broken line, and which of the tests."""
 MUTANTS = [
@@ -402,5 +408,6 @@ def test_every_engine_has_a_mutant() -> None:
         "reference",
         "paths",
         "vectors",
+        "arrays",
     }
     assert {mutant.breaks for mutant in MUTANTS} - others == set(ENGINES)

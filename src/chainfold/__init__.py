@@ -165,7 +165,7 @@ _MODULES = ("arrays", "metrics", "pycrfsuite", "reference", "scorers")
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: numba takes longer to load than `chainfold --help` may take."""
+    """Import a public name when it is first used: libraries take longer to load than `chainfold --help` may."""
     if name not in _HOME and name not in _MODULES:
         raise AttributeError(f"module 'chainfold' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""Every CUDA kernel, run on the host (`cuda_on_host`), against enumeration and against the numba kernels."""
+"""Every CUDA kernel, run on the host (`cuda_on_host`), against enumeration and against the core."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ All agree; they differ in what they keep and how often they read. Begin reading 
                           checkpoint     keeps one in √T                 O(N√T)
     stream              one pass, certified collapse           O(M + N(B + L))
     stretch             the share of a stretch of the chain, with halos
+    emissions           dense scores as a source: log Z and gradients of a batch
     parallel            `stream` on many stretches at once
     published/          the paper's own algorithms, in the log domain
     registry            the engines by name

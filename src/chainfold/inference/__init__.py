@@ -6,6 +6,7 @@ Begin reading with `decoder`, the core of both taggers, then `tagger` for whole 
     result           Tagged, the one result type
     sentence         one sequence of items at a time, without blocks
     tagger           Tagger: a chain block by block, exact in bounded memory
+    emission_paths   labels, posteriors and samples of dense scores
     whole_chain      tag, marginals, sample, nbest, entropies, log_probabilities
     explanation      why a position has its label: the terms that set it apart from the next best one
     buffer           rows that wait, in columns

@@ -9,6 +9,6 @@
     named_weights  all weights by the names of attributes and labels
     inspection     weights by name, largest first
 
-`layout` is imported by `model`, and `model` by the others. Packages up to `kernels` may be imported here. Begin reading
-with `layout`.
+`layout` is imported by `model`, and `model` by the others. Packages up to `features` may be imported here. Begin
+reading with `layout`.
 """

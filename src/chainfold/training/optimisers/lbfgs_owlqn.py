@@ -84,8 +84,9 @@ class _Here(NamedTuple):
 class Lbfgs:
     """Moves a point downhill, one iteration at a time.
 
-    The objective gives f and its gradient at a point; it gets a read-only view that is valid during the call, and may
-    give the same array each time. Nothing is evaluated before the first iteration. Threads change no bit.
+    The objective gives f and its gradient at a point, a contiguous array of float64. It gets a read-only view that is
+    valid during the call, and may give the same array each time. Nothing is evaluated before the first iteration.
+    Threads change no bit.
     """
 
     def __init__(
