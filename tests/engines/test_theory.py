@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chainfold.kernels import forward
-from chainfold.kernels.lattice import EDGE_RANGE
 from numpy.typing import NDArray
 
 from chainfold import Chain, Layout, Model, log_likelihood, marginals

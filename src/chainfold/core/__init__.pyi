@@ -412,7 +412,7 @@ def arrive(
     pairs: NDArray[np.float64],
     new_pair: int,
 ) -> None:
-    """Take in a pair, if it is not -1, and the pseudo-gradient if c1 > 0. Sums: s·s, x·x, downhill·downhill, the number of x that are not zero, then the products of each s and each y with the new y and with downhill."""
+    """Take in a pair, if it is not -1, and the (pseudo-)gradient. Sums: four, and two for each s and each y."""
 
 def combine(
     first: int,
@@ -425,7 +425,7 @@ def combine(
     pairs: NDArray[np.float64],
     align: bool,
 ) -> None:
-    """d ← scale · downhill + Σ shares[k] · pairs[:, k], if aligned zero where not against downhill. Sums: d·downhill, d·d."""
+    """d ← scale · downhill + Σ shares[k] · pairs[:, k], aligned if asked. Sums: d·downhill, d·d."""
 
 def sgd(
     first: int,
