@@ -38,9 +38,13 @@ INLINE void count_edges(Shape shape, const double* alpha, const double* v, Int s
   constexpr int C = Shape::columns, FREE = REGISTERS - 2, FOUR = 5 * C / WIDEST, TWO = 3 * C / WIDEST;
   constexpr int G = FOUR <= FREE ? 4 : TWO <= FREE ? 2 : 4, K = FOUR <= FREE || TWO <= FREE ? C : 8;
   for (Int c = 0; c < shape.width; c += K) {
-    for (Int i = 0; i < n_labels; i += G) {
-      count_edges_of<G, K>(alpha + i, v + c, size, shape.width, pairs + i * shape.width + c);
-    }
+    const auto count = [&](auto labels, Int i) INLINE_LAMBDA {
+      count_edges_of<labels, K>(alpha + i, v + c, size, shape.width, pairs + i * shape.width + c);
+    };
+    Int i = 0;
+    for (; i + G <= n_labels; i += G) count(std::integral_constant<int, G>{}, i);
+    for (; i + 2 <= n_labels; i += 2) count(std::integral_constant<int, 2>{}, i);
+    if (i < n_labels) count(std::integral_constant<int, 1>{}, i);
   }
 }
 

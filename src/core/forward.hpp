@@ -74,6 +74,10 @@ INLINE void spread(const Vec<C>& row, const double* matrix, Int n_labels, Vec<C>
 template <int C, bool TILED>
 INLINE Vec<C> step_row(const double* vector, const Vec<C>& held, const double* matrix, Int stride, Int n_labels) {
   if constexpr (!TILED && C <= MOST_SPREAD) {
+    if (C == 4 && n_labels <= 2) {  // the columns of padding are zeros, whatever they are multiplied by
+      const auto second = n_labels == 2 ? lane_of_two<1>(held) * load<C>(matrix + C) : splat<C>(0.0);
+      return fma(lane_of_two<0>(held), load<C>(matrix), second);
+    }
     Vec<C> sums[2] = {splat<C>(0.0), splat<C>(0.0)};
     spread<0, C == 4 ? 1 : C - 7>(held, matrix, n_labels, sums);
     return sums[0] + sums[1];
@@ -101,9 +105,10 @@ INLINE Vec<C> least_finite(const Vec<C>& least, const Vec<C>& score) {
 template <class Shape>
 constexpr Int TOGETHER = Shape::columns == 4 ? 2 : 1;
 
-// alpha_t becomes b_t = exp(s_t - max s_t), peaks[t · width] = max s_t, for the next rows; returns how many.
+// alpha_t becomes b_t = exp(s_t - max s_t), and max s_t is added to the scale, for the next rows; returns how many.
 template <class Shape>
-INLINE Int exponentiate(Shape shape, double* row, double* peaks, Int left, bool watch, Vec<Shape::columns>& least) {
+INLINE Int exponentiate(Shape shape, double* row, Int left, bool watch, Vec<Shape::columns>& least, TwoSum& scale,
+                        TwoSums& scales) {
   constexpr int C = Shape::columns;
   if constexpr (TOGETHER<Shape> == 2) {
     if (left >= 2) {
@@ -112,7 +117,7 @@ INLINE Int exponentiate(Shape shape, double* row, double* peaks, Int left, bool 
       top = maximum(top, swapped<1>(top));  // in each half the maximum of its row
       const auto score = load<8>(row) - top;
       store(row, exp(score));
-      store(peaks, top);
+      scales.add(top);
       if (watch) {
         const auto both = least_finite(splat<8>(0.0), score);
         least = minimum(least, minimum(half<0>(both), half<1>(both)));
@@ -128,7 +133,7 @@ INLINE Int exponentiate(Shape shape, double* row, double* peaks, Int left, bool 
     store(row + c, exp(score));
     if (watch) least = least_finite(least, score);
   }
-  peaks[0] = peak;
+  scale.add(peak);
   return 1;
 }
 
@@ -146,16 +151,15 @@ inline Status forward(Shape shape, Span<const bool> starts, double* alpha, doubl
   const double* previous = entry;
   auto held = load<C>(entry), least_alpha = one, least_score = zero;
   TwoSum total;
+  TwoSums totals;  // of maxima of rows whose exponentials are taken together: lanes 0 and 4
   Int moves = 0, ready = 0;
   for (Int t = -STEPS_AHEAD; t < size; ++t) {
     if (ready < size && ready <= t + STEPS_AHEAD) {
-      const Int at = ready * width;
-      ready += exponentiate(shape, alpha + at, predicted + at, size - ready, watch, least_score);
+      ready += exponentiate(shape, alpha + ready * width, size - ready, watch, least_score, total, totals);
     }
     if (t < 0) continue;
     double *const row = alpha + t * width, *const ahead_row = predicted + t * width;
     const bool start = starts[t];
-    const double peak = ahead_row[0];
     if (start && t > 0) total.add(log(row_sum(previous, n_labels)));
     if (!start) {
       if (own) total.add(shift[t]);
@@ -174,7 +178,6 @@ inline Status forward(Shape shape, Span<const bool> starts, double* alpha, doubl
       lane_sum = lane_sum + current;
       if (watch) least_alpha = minimum(least_alpha, where_greater(current, zero, current, one));
     }
-    total.add(peak);
     const double sum_ = sum(lane_sum);
     if (!(sum_ > LEAST_SUM && sum_ < MOST_SUM)) {
       if (!(sum_ > 0.0 && sum_ < INFINITE)) return UNSAFE;
@@ -186,6 +189,7 @@ inline Status forward(Shape shape, Span<const bool> starts, double* alpha, doubl
     held = current;
   }
   if (watch && (least(least_alpha) < LEAST_ALPHA * MOST_SUM || least(least_score) < LEAST_STATE_SCORE)) return UNSAFE;
+  if constexpr (TOGETHER<Shape> == 2) totals.join(total);
   total.add(log(row_sum(previous, n_labels)) + double(moves) * (own ? 0.0 : shift[0]));
   scale = total;
   return absolute(total.total) < INFINITE ? OK : UNSAFE;

@@ -48,6 +48,26 @@ struct TwoSum {
   }
 };
 
+// Sums in lanes 0 and 4, for two positions at a time.
+struct TwoSums {
+  Vec<8> total = splat<8>(0.0), compensation = splat<8>(0.0);
+
+  INLINE void add(const Vec<8>& terms) {
+    const auto s = total + terms, virtual_ = s - total;
+    compensation = compensation + ((total - (s - virtual_)) + (terms - virtual_));
+    total = s;
+  }
+  void join(TwoSum& sum) const {
+    double totals[8], rests[8];
+    store(totals, total);
+    store(rests, compensation);
+    for (const int lane : {0, 4}) {
+      sum.add(totals[lane]);
+      sum.compensation += rests[lane];
+    }
+  }
+};
+
 INLINE double larger(double a, double b) { return a > b ? a : b; }
 INLINE double absolute(double x) { return __builtin_fabs(x); }
 

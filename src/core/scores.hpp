@@ -84,6 +84,7 @@ struct WeightScores {
         auto score = load<Shape::columns>(blank + c);
         const double* dense = weights.dense.data + c;
         if (plain) {
+#pragma GCC unroll 4
           for (Int k = begin; k < turn; ++k) score = score + load<Shape::columns>(dense + block.row[k] * shape.width);
         } else {
           for (Int k = begin; k < turn; ++k) {  // s += x · W[a, ·]

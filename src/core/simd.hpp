@@ -114,6 +114,10 @@ struct Reg<4> {
   static INLINE T lane(T a) {
     return _mm256_permute4x64_pd(a, 0x55 * k);
   }
+  template <int k>
+  static INLINE T lane_of_two(T a) {
+    return _mm256_permute_pd(a, 0xF * k);
+  }
   template <int distance>
   static INLINE T swapped(T a) {
     return _mm256_permute4x64_pd(a, distance == 2 ? 0x4E : 0xB1);
@@ -304,6 +308,16 @@ INLINE Vec<M> lane(const Vec<N>& a) {
     return Vec<M>::of([&](auto) INLINE_LAMBDA { return one; });
   } else {
     return splat<M>(Vec<N>::Register::first(one));
+  }
+}
+
+// Lane k of a, k < 2, in the first two lanes at least: to others it may take longer.
+template <int k, int N>
+INLINE Vec<N> lane_of_two(const Vec<N>& a) {
+  if constexpr (Vec<N>::R == 4) {
+    return Vec<N>{{Vec<N>::Register::template lane_of_two<k>(a.reg[0])}};
+  } else {
+    return lane<k, N>(a);
   }
 }
 

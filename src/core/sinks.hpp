@@ -26,6 +26,7 @@ struct CountSink {
     for (Int c = 0; c < shape.width; c += C) {
       const auto posterior = load<C>(gamma + c);
       double* const dense = counts.dense.data + c;
+#pragma GCC unroll 4
       for (Int k = begin; k < turn; ++k) {
         double* const at = dense + block.row[k] * shape.width;
         store(at, plain ? load<C>(at) + posterior : fma(splat<C>(block.value[k]), posterior, load<C>(at)));

@@ -45,7 +45,7 @@ MOST = 1 << 16
 NEAR = 256
 """Positions after a place in which a start mark is looked for."""
 
-_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 65536  # positions; with few labels they take less time than a tally does
+_LEAST_STRETCH, _LEAST_STRETCH_OF_FEW = 4096, 131072  # positions; with few labels they take less time than a tally does
 _LEAST_CERTIFIED = 65536  # positions of up to eight labels between two certificates, each of which costs thousands
 _LEAST_STRETCH_A_LABEL = 256  # a certificate costs N³ a position of its halo, the stretch N² a position
 _WEIGHTS_A_POSITION = 24  # each stretch has counts of its own, to be made and added

@@ -34,7 +34,7 @@ from chainfold.engines.tally import Tally
 from chainfold.engines.weight_scores import WeightSource
 from chainfold.model.layout import Floats
 
-_BLOCK_OF_FEW = 32768  # positions of few labels, which take less time than what a block needs in Python
+_BLOCK_OF_FEW = 65536  # positions of few labels, which take less time than what a block needs in Python
 _COLUMNS = 65536  # of G that are mixed at once, so that no third copy of it is made
 
 
