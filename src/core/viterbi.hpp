@@ -9,6 +9,8 @@
 // start or end one are -inf already. Edge scores are below +inf. What is taken out is the maximum of the position
 // before, for which the next step need not wait.
 //
+// Where the matrix is larger than the cache, labels that can have no maximum are left out before it is read (`Pruned`).
+//
 // A label is final when the best paths to all labels at the head of the stream go through it. That is asked in two
 // steps: `follow` carries the label of the oldest position along,
 //
@@ -22,6 +24,8 @@
 
 namespace core {
 
+constexpr Int WIDE_ROW = WIDEST < 8 ? 256 : 112;  // columns of a matrix that takes longer to read than to add
+
 // Columns that are worked on at a time: their sums, maxima and choices are all in registers.
 constexpr int at_once(int columns) {
   return 3 * columns / WIDEST + 2 <= REGISTERS ? columns : columns % 16 == 0 ? 16 : 8;
@@ -33,6 +37,69 @@ INLINE Vec<N> whole(Int k) {
   return splat<N>(bits_as<double>(k));
 }
 
+// Some labels with a large δ: of sixteen parts of them, the best of each.
+struct Sample {
+  static constexpr int SIZE = 16;
+  Int labels[SIZE];
+
+  Sample(const double* delta, Int width, Int n_labels) {
+    Vec<SIZE> high = load<SIZE>(delta), where = whole<SIZE>(0);
+    for (Int i = SIZE; i + SIZE <= width; i += SIZE) {
+      const auto next = load<SIZE>(delta + i);
+      where = where_greater(next, high, whole<SIZE>(i), where);
+      high = maximum(next, high);
+    }
+    double first[SIZE];
+    store(first, where);
+    for (int k = 0; k < SIZE; ++k) {
+      const Int label = bits_as<Int>(first[k]) + k;
+      labels[k] = label < n_labels ? label : 0;
+    }
+  }
+};
+
+// Steps with many labels, most of which can have no maximum in a tile of columns:
+//
+//   δ(i) + max_j M(i,j) < min_j max_{k in a sample} (δ(k) + M(k,j))
+//
+// The others are gone through one by one.
+template <int K>
+class Pruned {
+ public:
+  Pruned(const double* matrix, Int n_labels, Int width)
+      : n_labels_(n_labels), stride_((n_labels + 7) / 8 * 8), room_(width / K * stride_) {
+    if (room_.failed()) return;
+    for (Int c = 0; c < width; c += K) {  // the largest number of each row in the tile
+      double* const most = room_.data() + c / K * stride_;
+      for (Int i = 0; i < stride_; ++i) most[i] = i < n_labels ? greatest(load<K>(matrix + i * width + c)) : -INFINITE;
+    }
+  }
+  bool failed() const { return room_.failed(); }
+
+  INLINE void reach(const double* delta, const Sample& sample, const double* tile, Int c, Vec<K>& top,
+                    Vec<K>& chosen) const {
+    top = splat<K>(-INFINITE);
+    chosen = whole<K>(0);
+    for (const Int k : sample.labels) top = maximum(splat<K>(delta[k]) + load<K>(tile + k * K), top);
+    const auto bound = splat<8>(larger(least(top), -DBL_MAX));
+    const double* const most = room_.data() + c / K * stride_;
+    top = splat<K>(-INFINITE);
+    for (Int low = 0; low < n_labels_; low += 8) {
+      const auto reached = load<8>(delta + low) + load<8>(most + low);
+      for (uint64_t kept = equal(maximum(reached, bound), reached); kept; kept &= kept - 1) {
+        const Int i = low + __builtin_ctzll(kept);
+        const auto sum = splat<K>(delta[i]) + load<K>(tile + i * K);
+        chosen = where_greater(sum, top, whole<K>(i), chosen);
+        top = maximum(sum, top);
+      }
+    }
+  }
+
+ private:
+  Int n_labels_, stride_;
+  Room room_;
+};
+
 // The step from one position to the next: top(j) = max_i δ(i) + e(i,j), chosen(j): the smallest i that has it.
 template <class Shape>
 class MaxPlus {
@@ -40,12 +107,28 @@ class MaxPlus {
   static constexpr int C = Shape::columns, K = at_once(C), G = C < 8 ? C : 8;
 
   MaxPlus(Shape shape, Matrix<const double> edge, Int n_labels)
-      : edge_(edge), width_(shape.width), n_labels_(n_labels), matrix_(shape, edge.data, edge.rows > 1 ? 0 : n_labels) {}
-  bool failed() const { return matrix_.failed(); }
+      : edge_(edge),
+        width_(shape.width),
+        n_labels_(n_labels),
+        matrix_(shape, edge.data, edge.rows > 1 ? 0 : n_labels),
+        prunes_(Shape::tiled && K == C && edge.rows == 1 && width_ >= WIDE_ROW),
+        pruned_(edge.data, prunes_ ? n_labels : 0, width_) {}
+  bool failed() const { return matrix_.failed() || pruned_.failed(); }
 
   // The step to position t, some columns at a time, to take(c, top, chosen).
   template <class Take>
   INLINE void go(Int t, const double* delta, Take take) const {
+    if constexpr (Shape::tiled && K == C) {
+      if (prunes_) {
+        const Sample sample(delta, width_, n_labels_);
+        for (Int c = 0; c < width_; c += C) {
+          Vec<C> top, chosen;
+          pruned_.reach(delta, sample, matrix_.tile(c), c, top, chosen);
+          take(c, top, chosen);
+        }
+        return;
+      }
+    }
     const bool own = edge_.rows > 1 || !Shape::tiled;
     for (Int c = 0; c < width_; c += C) {
       const double* const tile = own ? edge_[edge_.rows > 1 ? t : 0] + c : matrix_.tile(c);
@@ -66,6 +149,8 @@ class MaxPlus {
   Matrix<const double> edge_;
   Int width_, n_labels_;
   ByTiles<Shape> matrix_;
+  bool prunes_;
+  Pruned<C> pruned_;
 };
 
 // The first number that is `value`; 0 where there is none. G divides the size.
