@@ -46,7 +46,7 @@ def _lines() -> dict[str, float]:
             if path.suffix in _SOURCES and "__pycache__" not in path.parts:
                 parts = path.relative_to(ROOT).parts
                 room = parts[2] if top == "src" and len(parts) > 3 else "chainfold" if top == "src" else top
-                room = "core in C++" if parts[:2] == ("src", "core") else room
+                room = "core_cpp" if parts[:2] == ("src", "core") else room
                 lines = path.read_text().count("\n")
                 counts[room] += lines
                 if top == "src":
