@@ -4,7 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: core stub demo paper quick test test-torch lint freeze slow bench clean
+PYTHONS ?= python3.11 python3.12 # that of 3.12 serves all later ones
+
+.PHONY: core stub wheels demo paper quick test test-torch lint freeze slow bench clean
 
 demo: .venv/demo
 	$(BIN)/python -m examples.demo
@@ -37,6 +39,13 @@ core: .venv/demo
 # types of the compiled core, to be committed
 stub: .venv/installed core
 	$(BIN)/python tests/core_stub.py
+
+# for Linux with glibc 2.17 or later, on processors of this machine's kind; compiled by zig, checked by auditwheel
+wheels: .venv/build
+	$(PIP) install auditwheel
+	rm -rf build/wheels
+	for python in $(PYTHONS); do CHAINFOLD_ZIG=1 $$python -m pip wheel --quiet --no-deps --wheel-dir build/wheels . || exit 1; done
+	$(BIN)/auditwheel repair --plat manylinux2014_$$(uname -m) --only-plat --wheel-dir dist build/wheels/*.whl
 
 lint: .venv/installed
 	$(BIN)/ruff check .
