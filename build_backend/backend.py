@@ -148,6 +148,7 @@ set(CMAKE_CXX_COMPILER_FRONTEND_VARIANT GNU)
 set(CMAKE_CXX_STANDARD_COMPUTED_DEFAULT 17)
 set(CMAKE_CXX_COMPILER_WORKS ON)
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_CXX_FLAGS_INIT "-include stdio.h") # nanobind's limited interface uses stderr, and libc++ does not bring it
 set(CHAINFOLD_ZIG ON)
 """
         + (
