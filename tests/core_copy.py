@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,8 +15,11 @@ import chainfold
 from chainfold import core
 
 PACKAGE = Path(chainfold.__file__).parent
-SOURCES = Path(__file__).parents[1] / "src" / "core"
-COMMANDS = SOURCES.parents[1] / "build" / "dev" / "compile_commands.json"
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "core"
+COMMANDS = ROOT / "build" / "dev" / "compile_commands.json"
+TOOLS = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+"""An environment in which programs of this one, such as ninja, are found."""
 LEVEL = "x86-64-v3" if "x86-64-v3" in core.levels() else core.LEVEL
 _MODULE = f"_math_{LEVEL.removeprefix('x86-64-')}"
 _RULES = """\
@@ -54,5 +59,5 @@ def copy_package(folder: Path) -> None:
 
 def compile_core(folder: Path) -> None:
     """Compile what has changed in the sources of a copy."""
-    done = subprocess.run(["ninja", "-C", str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(["ninja", "-C", folder], env=TOOLS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
