@@ -41,6 +41,12 @@ def test_weights_come_back_from_their_slots(name: str) -> None:
     np.testing.assert_array_equal(layout.unpack(flat), weights)
 
 
+def test_more_entries_than_blocks_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainfold.model.layout._MOST_ENTRIES", 3)
+    with pytest.raises(BadSetting, match="weights of rare attributes"):
+        _ = Layout(20, 40, 0, np.arange(41), np.arange(40, dtype=np.int32) % 20).rows
+
+
 def test_padding_cannot_be_entered() -> None:
     layout = Layout.full(5, 7, 2)
     slots = layout.view(layout.pack(np.ones(layout.size)))

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 _AT_ONCE = 65536  # positions that are looked at
 _MOST_MARKS = 1 << 28  # bytes of a table with a mark for each possible pair
 _LEAST_FILL, _LEAST_LABELS = 1 / 4, 8 / 3  # of the padded rows, on average: below it, short rows are quicker
+_MOST_ENTRIES = 2**32 - 1  # of short rows, which blocks name in 32 bits
 _LEAST_SHARE = 3 / 4  # of the labels, where there are few
 
 
@@ -112,6 +113,8 @@ class Layout:
             return RowLayout(self.dense, np.zeros(1, np.int64), np.empty(0, np.uint16), self.width)
         first = self.row_offsets[self.dense]
         labels = self.row_labels[first:].astype(np.uint16)
+        if labels.size > _MOST_ENTRIES:
+            raise BadSetting("the number of weights of rare attributes", labels.size, f"at most {_MOST_ENTRIES}")
         return RowLayout(self.dense, self.row_offsets[self.dense :] - first, labels, self.width)
 
     @cached_property
