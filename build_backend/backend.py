@@ -97,7 +97,7 @@ def _digest(content: bytes) -> str:
 
 
 def _compiler() -> str | None:
-    """The C++ compiler to use: that of the variable CXX, or the first on PATH; none where `CHAINFOLD_ZIG` asks for zig."""
+    """The C++ compiler to use: that of CXX, or the first on PATH; none where `CHAINFOLD_ZIG` asks for zig."""
     if os.environ.get("CHAINFOLD_ZIG"):
         return None
     return os.environ.get("CXX") or next(filter(None, map(shutil.which, COMPILERS)), None)
