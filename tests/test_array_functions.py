@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -390,32 +389,3 @@ def test_a_sequence_without_a_labelling(name: str, where: str) -> None:
     result = arrays.log_likelihood(given.pop("scores"), [0, 0], **given)
     assert np.isnan(result.log_likelihood)
     assert np.isnan(result.scores).all()
-
-
-@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-def test_the_layer_for_torch_has_the_same_numbers() -> None:
-    import torch
-    from chainfold.torch import CRF
-
-    n = 5
-    scores, others = scores_of(n, 99)
-    labels = labels_of(n, 5, 0.2)
-    mask = torch.from_numpy(np.arange(LENGTHS.max()) < LENGTHS[:, None])
-    layer = CRF(n, batch_first=True).double()
-    with torch.no_grad():
-        for parameter, array in zip(
-            (layer.transitions, layer.start_transitions, layer.end_transitions), others, strict=True
-        ):
-            parameter.copy_(torch.from_numpy(array))
-    emissions = torch.from_numpy(scores.copy()).requires_grad_()
-    tags = torch.from_numpy(np.where(labels < 0, UNKNOWN, labels))
-    likelihood = layer(emissions, tags, mask, reduction="none")
-    likelihood.sum().backward()
-    result = arrays.log_likelihood(scores, labels, *others, LENGTHS)
-    np.testing.assert_array_equal(likelihood.detach().numpy(), result.log_likelihood)
-    found = (emissions, layer.transitions, layer.start_transitions, layer.end_transitions)
-    for tensor, gradient in zip(found, result[1:], strict=True):
-        assert tensor.grad is not None
-        np.testing.assert_array_equal(tensor.grad.numpy(), gradient)
-    found_labels = layer.labels(emissions, mask).numpy()
-    np.testing.assert_array_equal(found_labels, arrays.viterbi(scores, *others, LENGTHS).labels)
